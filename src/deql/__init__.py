@@ -1,0 +1,71 @@
+"""Closed-form recommenders: EASE, EDLAE, DEQL and their kin, exact, fast, memory-lean and explainable.
+
+>>> import deql
+>>> data = deql.datasets.debian()
+>>> data
+Interactions(17,432 users × 5,834 items, 173,855 interactions)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DEQL",
+    "DLAE",
+    "EASE",
+    "EDLAE",
+    "LAE",
+    "RDLAE",
+    "RLAE",
+    "DeqlError",
+    "Interactions",
+    "ModelFileError",
+    "Popularity",
+    "__version__",
+    "datasets",
+    "evaluate",
+    "load",
+    "objective",
+    "read_interactions",
+    "rules",
+    "split_strong",
+]
+
+if TYPE_CHECKING:
+    from deql import datasets, objective, rules
+    from deql.errors import DeqlError, ModelFileError
+    from deql.evaluation import evaluate
+    from deql.interactions import Interactions, read_interactions
+    from deql.models import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE, Popularity
+    from deql.split import split_strong
+    from deql.store import load
+
+
+# Where each public name lives: imported at first use, so that `import deql` costs nothing.
+_HOMES = {
+    "deql.interactions": ("Interactions", "read_interactions"),
+    "deql.split": ("split_strong",),
+    "deql.models": ("DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE", "Popularity"),
+    "deql.evaluation": ("evaluate",),
+    "deql.store": ("load",),
+    "deql.errors": ("DeqlError", "ModelFileError"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("datasets", "objective", "rules")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"deql.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'deql' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,64 @@
+"""The errors users meet: one clear sentence each, saying what, where and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class DeqlError(ValueError):
+    """Base of every error this library raises on purpose."""
+
+
+class DataError(DeqlError):
+    """The interactions cannot be used as they are."""
+
+
+class ParameterError(DeqlError):
+    """A hyper-parameter or an argument is out of its range."""
+
+
+class UnknownItemError(DeqlError):
+    """An item id that the model was not fitted on."""
+
+
+class NotFittedError(DeqlError):
+    """The model was asked for something before ``fit``."""
+
+
+class PrecisionError(DeqlError):
+    """The inverse was computed, but too inaccurately to be used."""
+
+
+class ModelFileError(DeqlError):
+    """A model file that is truncated, altered, foreign or newer than this library."""
+
+
+class NotPositiveDefiniteError(DeqlError):
+    """The Gram matrix plus its diagonal has no inverse.
+
+    Attributes
+    ----------
+    indices : list of int
+        Columns at fault.
+    """
+
+    def __init__(self, message: str, indices: Sequence[int]) -> None:
+        super().__init__(message)
+        self.indices = [int(i) for i in indices]
+
+
+def name_some(names: Sequence[Any] | NDArray[Any], limit: int = 5) -> str:
+    """Join the first few names for an error message.
+
+    Examples
+    --------
+    >>> name_some(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(repr(name.item() if hasattr(name, "item") else name) for name in names[:limit])
+    rest = len(names) - limit
+    return f"{shown} and {rest:,} more" if rest > 0 else shown

@@ -1,0 +1,56 @@
+"""Progress bars for long work, drawn only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["Report", "Stage", "stages"]
+
+Report = Callable[[int, int], None]
+Stage = Callable[[str], Report | None]
+
+
+@contextmanager
+def stages(show: bool) -> Iterator[Stage]:
+    """Open a display; each call of what it yields starts a bar and returns its ``report(done, total)``.
+
+    Parameters
+    ----------
+    show : bool
+        If false, every stage's report is None and nothing is drawn or imported.
+
+    Examples
+    --------
+    >>> with stages(False) as stage:
+    ...     print(stage("Inverse"))
+    None
+    """
+    if not show:
+        yield lambda _label: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:<16}"), BarColumn(), TaskProgressColumn(),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+
+        def stage(label: str) -> Report:
+            task = bars.add_task(label, total=None)
+
+            def report(done: int, total: int) -> None:
+                bars.update(task, completed=done, total=total)
+
+            return report
+
+        yield stage
