@@ -1,0 +1,117 @@
+"""The Gram matrix RᵀΛR, summed straight into the packed store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_array
+
+from deql.parallel import run_slices
+from deql.precision.packed import PackedSymmetric, block_offset
+from deql.precision.plan import choose_tile
+from deql.progress import Report
+
+__all__ = ["gram", "user_weights"]
+
+_offset: Any = njit(block_offset)
+
+
+def user_weights(matrix: csr_array, user_power: float) -> NDArray[np.float64]:
+    """Weight of each user, w_u = |u|^(−user_power), where |u| is how many items the user has.
+
+    Parameters
+    ----------
+    matrix : csr_array
+        Users × items.
+    user_power : float
+        0 weighs every user alike; 1 gives every user the same total weight.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> user_weights(csr_array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]]), 0.5)
+    array([0.5, 1. , 0. ])
+    """
+    sizes = np.diff(matrix.indptr).astype(np.float64)
+    weights = np.zeros_like(sizes)
+    return np.power(sizes, -user_power, out=weights, where=sizes > 0)
+
+
+def gram(
+    matrix: csr_array,
+    *,
+    user_power: float = 0.0,
+    dtype: DTypeLike = np.float32,
+    tile: int | None = None,
+    report: Report | None = None,
+) -> PackedSymmetric:
+    """S = RᵀΛR with Λ = diag(|u|^(−user_power)), packed.
+
+    Each entry is summed in float64 by one thread in the users' order and rounded once, so that the
+    result does not depend on the number of threads and counts are exact (in float32 up to 2²⁴).
+
+    Parameters
+    ----------
+    matrix : csr_array
+        Users × items R, its column indices sorted within each row.
+    user_power : float, default 0
+        See :func:`user_weights`.
+    dtype : dtype, default float32
+        Type of the result.
+    tile : int, optional
+        Width of the block columns; chosen from the number of items if not given.
+    report : callable, optional
+        Called as ``report(done, total)`` as the work goes on.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> gram(csr_array([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0]])).to_dense()
+    array([[1., 1., 0.],
+           [1., 5., 2.],
+           [0., 2., 1.]], dtype=float32)
+    """
+    n = matrix.shape[1]
+    packed = PackedSymmetric(n, tile or choose_tile(n), dtype=dtype)
+    by_item = matrix.tocsc()
+    weighted = by_item.data * user_weights(matrix, user_power)[by_item.indices]
+    # Rows are handed out in slices of about equal work: a row costs its users' histories and itself.
+    histories = np.concatenate([[0], np.cumsum(np.diff(matrix.indptr)[by_item.indices])])
+    rows = np.arange(n + 1, dtype=np.int64)
+    cost = histories[by_item.indptr] + rows * rows // 8
+    bounds = np.searchsorted(cost, np.linspace(0, cost[-1], max(2, min(100, n // 128)))[1:-1])
+    run_slices(
+        _sum_rows, np.unique([0, *bounds, n]).tolist(),
+        by_item.indptr, by_item.indices, weighted, matrix.indptr, matrix.indices, matrix.data,
+        n, packed.tile, packed.data, report=report,
+    )  # fmt: skip
+    return packed
+
+
+@njit(cache=True, nogil=True)
+def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n, tile, out):  # type: ignore[no-untyped-def]
+    # Row i of the lower triangle: S_ij = Σ_u (w_u·r_ui)·r_uj for j ≤ i, over the users u who have i.
+    row = np.zeros(last, np.float64)
+    for i in range(first, last):
+        row[: i + 1] = 0
+        for p in range(item_ptr[i], item_ptr[i + 1]):
+            u = users[p]
+            x = weighted[p]
+            for q in range(user_ptr[u], user_ptr[u + 1]):
+                j = items[q]
+                if j > i:
+                    break
+                row[j] += x * values[q]
+        for block in range(i // tile + 1):
+            start = block * tile
+            width = min(tile, n - start)
+            base = _offset(block, n, tile) + (i - start) * width
+            stop = min(i + 1, start + width)
+            for j in range(start, stop):
+                out[base + j - start] = row[j]
+            if i < start + width:  # the diagonal tile is stored whole: mirror this row into its column
+                for j in range(start, i):
+                    out[_offset(block, n, tile) + (j - start) * width + i - start] = row[j]
