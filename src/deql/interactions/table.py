@@ -1,0 +1,174 @@
+"""Who did what, as a sparse matrix with the names of its rows and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, issparse
+
+from deql.errors import DataError
+
+__all__ = ["Interactions", "as_ids", "as_interactions", "canonical"]
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Users × items, with ids.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse.csr_array
+        Values by user and item; no stored zeros, columns sorted within each row.
+    users, items : ndarray
+        Ids of rows and columns: integers, or objects such as strings.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"])
+    >>> data
+    Interactions(2 users × 2 items, 3 interactions)
+    >>> data.items.tolist()
+    ['jam', 'tea']
+    """
+
+    matrix: csr_array
+    users: NDArray[Any]
+    items: NDArray[Any]
+
+    @classmethod
+    def from_csr(cls, csr: Any, users: ArrayLike | None = None, items: ArrayLike | None = None) -> Interactions:
+        """Wrap a SciPy sparse matrix; ids are row and column numbers unless given.
+
+        Parameters
+        ----------
+        csr : sparse matrix or array
+            Users × items. It is not changed; it is copied only if it has stored zeros, duplicates or
+            unsorted columns, or is not of a float type.
+        users, items : array-like, optional
+            Ids, unique, one for each row and column.
+        """
+        matrix = canonical(csr)
+        m, n = matrix.shape
+        return cls(matrix, as_ids(users, m, "users"), as_ids(items, n, "items"))
+
+    @classmethod
+    def from_pairs(cls, users: ArrayLike, items: ArrayLike, weights: ArrayLike | None = None) -> Interactions:
+        """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
+        user_ids, rows = np.unique(_id_array(users), return_inverse=True)
+        item_ids, columns = np.unique(_id_array(items), return_inverse=True)
+        if len(rows) != len(columns):
+            raise DataError(f"users and items must be as long as each other, got {len(rows)} and {len(columns)}")
+        values = np.ones(len(rows), np.float32) if weights is None else np.asarray(weights, np.float32)
+        matrix = csr_array((values, (rows, columns)), shape=(len(user_ids), len(item_ids)))
+        matrix.sum_duplicates()
+        if weights is None:
+            matrix.data[:] = 1
+        return cls(canonical(matrix), user_ids, item_ids)
+
+    @property
+    def n_users(self) -> int:
+        """Number of rows."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Number of columns."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def n_interactions(self) -> int:
+        """Number of stored values."""
+        return int(self.matrix.nnz)
+
+    @cached_property
+    def item_index(self) -> dict[Any, int]:
+        """Column of each item id."""
+        return {item: column for column, item in enumerate(self.items.tolist())}
+
+    def history(self, user: Any) -> list[Any]:
+        """Item ids of one user.
+
+        Examples
+        --------
+        >>> import deql
+        >>> deql.Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"]).history("ann")
+        ['jam', 'tea']
+        """
+        rows = np.flatnonzero(self.users == user)
+        if not rows.size:
+            raise DataError(f"there is no user {user!r} among {self.n_users:,}")
+        start, stop = self.matrix.indptr[rows[0]], self.matrix.indptr[rows[0] + 1]
+        return list(self.items[self.matrix.indices[start:stop]].tolist())
+
+    def take_users(self, rows: NDArray[Any]) -> Interactions:
+        """The given rows, same items."""
+        return Interactions(self.matrix[rows], self.users[rows], self.items)
+
+    def __repr__(self) -> str:
+        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions)"
+
+
+def canonical(matrix: Any) -> csr_array:
+    """Float CSR without stored zeros or duplicates, columns sorted; a copy only where needed.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> canonical(csr_array([[1, 0], [2, 3]])).dtype
+    dtype('float32')
+    """
+    if not issparse(matrix):
+        matrix = np.asarray(matrix)
+        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+            raise DataError(
+                "expected Interactions or a users × items sparse matrix of numbers, "
+                f"got an array of shape {matrix.shape} and type {matrix.dtype}"
+            )
+    if matrix.dtype.kind not in "biuf":
+        raise DataError(f"the matrix must hold real numbers, got {matrix.dtype}")
+    dtype = np.float64 if matrix.dtype == np.float64 else np.float32
+    csr = csr_array(matrix, dtype=dtype)
+    if not np.isfinite(csr.data).all():
+        place = int(np.flatnonzero(~np.isfinite(csr.data))[0])
+        row = int(np.searchsorted(csr.indptr, place, side="right")) - 1
+        raise DataError(
+            f"row {row}, column {csr.indices[place]} is {csr.data[place]}: remove or replace values that are not finite"
+        )
+    if not csr.has_canonical_format or (csr.nnz and not csr.data.all()):
+        csr = csr.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+    return csr
+
+
+def as_interactions(data: Any) -> Interactions:
+    """Interactions as they are, anything matrix-like with numbers as ids."""
+    if isinstance(data, Interactions):
+        return data
+    return Interactions.from_csr(data)
+
+
+def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
+    """Ids as an array of integers or objects, checked to be unique and of the right length."""
+    if ids is None:
+        return np.arange(length)
+    array = _id_array(ids)
+    if array.shape != (length,):
+        raise DataError(f"{length:,} {what} need {length:,} ids, got {array.shape[0]:,}")
+    if len(set(array.tolist())) != length:
+        raise DataError(f"the ids of {what} must be unique")
+    return array
+
+
+def _id_array(ids: ArrayLike) -> NDArray[Any]:
+    array = np.asarray(ids)
+    if array.ndim != 1:
+        raise DataError(f"ids must be a flat sequence, got {array.ndim} dimensions")
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    return array if array.dtype == object else array.astype(object)
