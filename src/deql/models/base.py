@@ -1,0 +1,268 @@
+"""What every model can do once fitted: one base class, the same verbs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql.errors import NotFittedError, ParameterError, UnknownItemError
+from deql.explain import Contribution, Explanation
+from deql.interactions import Interactions, as_interactions
+from deql.progress import Report, stages
+from deql.recommend import NO_ITEM, Recommendations, allowed_items, encode_histories
+
+__all__ = ["Recommender"]
+
+
+class Recommender(ABC):
+    """Base of all models.
+
+    A subclass is a dataclass whose fields are its hyper-parameters. It learns in ``_learn``, ranks in
+    ``_rank`` and explains in ``_contributions``; ids, filters, users without a history and model
+    files are dealt with here.
+
+    Attributes
+    ----------
+    items_ : ndarray
+        Item ids in the order of columns.
+    item_counts_ : ndarray of int64
+        How many users have each item.
+    n_users_ : int
+        How many users the model was fitted on.
+    """
+
+    items_: NDArray[Any]
+    item_counts_: NDArray[np.int64]
+    n_users_: int
+    progress: bool
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    @abstractmethod
+    def _learn(self, data: Interactions) -> None:
+        """Set the fitted attributes of the subclass."""
+
+    @abstractmethod
+    def _rank(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Best columns and their scores for rows that have a history."""
+
+    @abstractmethod
+    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+        """What each column of a binary history adds to the target's score, and the score."""
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise ParameterError for a hyper-parameter out of its range."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Hyper-parameters by name, as scikit-learn expects."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change hyper-parameters; takes effect at the next ``fit``."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}")
+            setattr(self, name, value)
+        return self
+
+    def fit(self, data: Any, y: None = None) -> Self:
+        """Learn from interactions.
+
+        Parameters
+        ----------
+        data : Interactions or sparse matrix
+            Users × items; a plain matrix's ids are its column numbers.
+        y : ignored
+            Present for scikit-learn's conventions.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        data = as_interactions(data)
+        if not data.n_interactions:
+            raise ParameterError("there are no interactions to learn from")
+        self.__dict__.pop("_item_index", None)
+        self._learn(data)
+        self.items_ = data.items
+        self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
+        self.n_users_ = data.n_users
+        return self
+
+    def recommend(
+        self,
+        histories: Any,
+        k: int = 20,
+        exclude_seen: bool = True,
+        exclude: Iterable[Any] | None = None,
+        candidates: Iterable[Any] | None = None,
+        strict: bool = False,
+    ) -> Recommendations:
+        """The k best items for each history; nobody needs to have been in the training data.
+
+        Parameters
+        ----------
+        histories : Interactions, sparse matrix, or list of lists of item ids
+            One row or list for each user.
+        k : int, default 20
+            How many items; at most as many as the model knows are returned.
+        exclude_seen : bool, default True
+            Leave out the items of the history.
+        exclude : iterable of item ids, optional
+            Never recommend these.
+        candidates : iterable of item ids, optional
+            Recommend only among these.
+        strict : bool, default False
+            Raise an error for unknown ids in histories instead of ignoring them with a warning.
+
+        Returns
+        -------
+        Recommendations
+            Unpacks into ``ids, scores``. A user without a known item gets the popularity order and
+            is marked in ``from_popularity``.
+
+        Examples
+        --------
+        >>> import deql
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+        >>> ids, scores = deql.EASE(l2=1.0).fit(data).recommend([["egg"]], k=2)
+        >>> ids.tolist()
+        [['jam', 'tea']]
+        """
+        columns, scores, cold = self._top(histories, k, exclude_seen, exclude, candidates, strict)
+        return Recommendations(self._names(columns), scores, cold)
+
+    def similar_items(self, item: Any, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """The items that having ``item`` speaks for most: the largest entries of its row of W.
+
+        Examples
+        --------
+        >>> import deql
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+        >>> ids, scores = deql.EASE(l2=1.0).fit(data).similar_items("jam", k=1)
+        >>> ids.tolist()
+        ['tea']
+        """
+        self._check_fitted()
+        self._column(item)
+        found = self.recommend([[item]], k=k)
+        return found.ids[0], found.scores[0]
+
+    def explain(self, history: Iterable[Any], item: Any, k: int | None = None, strict: bool = False) -> Explanation:
+        """How each item of a history adds to the score of ``item``.
+
+        Parameters
+        ----------
+        history : iterable of item ids
+            One user's items.
+        item : item id
+            What to explain.
+        k : int, optional
+            Keep only the k largest parts; the others are summed in ``rest``.
+        strict : bool, default False
+            As in :meth:`recommend`.
+
+        Returns
+        -------
+        Explanation
+            A sequence of ``(item, value)`` that adds up to its ``score`` exactly.
+        """
+        self._check_fitted()
+        target = self._column(item)
+        columns = encode_histories([history], self._item_index, self.items_, strict).indices
+        values, score = self._contributions(columns, target)
+        order = np.lexsort((columns, -np.abs(values)))
+        shown = order if k is None else order[: max(0, k)]
+        parts = tuple(
+            Contribution(name, float(value))
+            for name, value in zip(self.items_[columns[shown]].tolist(), values[shown], strict=True)
+        )
+        # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
+        return Explanation(item, float(score), parts, float(score - values[shown].sum()))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, which :func:`deql.load` reads.
+
+        The file is written beside its final name and renamed, so a crash leaves the old one whole.
+        """
+        from deql import store
+
+        self._check_fitted()
+        store.write(Path(path), self)
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and plain facts that a model file keeps, beside ids and hyper-parameters."""
+        return {"item_counts": self.item_counts_}, {"n_users": self.n_users_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        """Become fitted from what ``_state`` gave; raises ValueError or KeyError if it does not fit."""
+        self.item_counts_ = np.array(arrays["item_counts"])
+        self.n_users_ = int(facts["n_users"])
+        if self.item_counts_.shape != self.items_.shape:
+            raise ValueError("counts and ids of items differ in number")
+
+    def _top(
+        self,
+        histories: Any,
+        k: int,
+        exclude_seen: bool = True,
+        exclude: Iterable[Any] | None = None,
+        candidates: Iterable[Any] | None = None,
+        strict: bool = False,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
+        """Best columns, their scores, and which rows are the popularity order."""
+        self._check_fitted()
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise ParameterError(f"k must be a whole number from 1 up, got {k!r}")
+        matrix = encode_histories(histories, self._item_index, self.items_, strict)
+        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates)
+        k = min(int(k), len(self.items_))
+        with stages(self.progress) as stage:
+            columns, scores = self._rank(matrix, k, exclude_seen, allowed, stage("Recommend"))
+        cold = np.diff(matrix.indptr) == 0
+        if cold.any():
+            columns[cold], scores[cold] = self._popular(k, allowed)
+        return columns, scores, cold
+
+    @cached_property
+    def _item_index(self) -> dict[Any, int]:
+        return {item: column for column, item in enumerate(self.items_.tolist())}
+
+    def _column(self, item: Any) -> int:
+        try:
+            return self._item_index[item]
+        except (KeyError, TypeError):
+            raise UnknownItemError(f"the model does not know the item {item!r}") from None
+
+    def _names(self, columns: NDArray[np.int32]) -> NDArray[Any]:
+        names = self.items_[columns]
+        names[columns == NO_ITEM] = NO_ITEM if names.dtype != object else None
+        return names
+
+    def _popular(self, k: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Most popular allowed columns; the score is the share of users who have the item."""
+        columns = np.full(k, NO_ITEM, np.int32)
+        scores = np.full(k, np.nan)
+        order = np.argsort(-self.item_counts_, kind="stable")
+        best = order[allowed[order]][:k]
+        columns[: len(best)] = best
+        scores[: len(best)] = self.item_counts_[best] / max(1, self.n_users_)
+        return columns, scores
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "items_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")

@@ -1,0 +1,266 @@
+"""The estimator behind the whole closed-form family: fit P once, then a rule of two vectors."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql.errors import NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
+from deql.gram import gram, user_weights
+from deql.interactions import Interactions
+from deql.kernels import contributions
+from deql.models.base import Recommender
+from deql.precision import PackedSymmetric, invert
+from deql.progress import Report, stages
+from deql.recommend import rank
+from deql.rules import paper_l2, scale_columns
+
+__all__ = ["LinearAutoencoder", "check_range"]
+
+
+class _Fitted(Recommender):
+    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
+    precision_: PackedSymmetric
+    gain_: NDArray[np.float64]
+    shift_: NDArray[np.float64]
+    gram_diagonal_: NDArray[np.float64]
+    residual_: float
+    engine_: str
+
+
+@dataclass(eq=False)
+class LinearAutoencoder(_Fitted):
+    """Base of the models whose weights are W = P·diag(gain) + diag(shift).
+
+    Parameters
+    ----------
+    user_power : float, default 0
+        γ: user u weighs |u|^(−γ) in the Gram matrix. Above 0, heavy users count for less.
+    popularity_power : float, default 0
+        α: column i of W is scaled by count_i^(−α). Above 0, popular items are held back.
+    engine : {"auto", "memory"}, default "auto"
+        Where the inverse is computed; ``engine_`` says which one ran.
+    dtype : {"float32", "float64"}, default "float32"
+        Type of the Gram matrix and its inverse.
+    progress : bool, default False
+        Show progress bars on standard error.
+
+    Attributes
+    ----------
+    precision_ : PackedSymmetric
+        P, in half of n² numbers.
+    gain_, shift_ : ndarray of float64
+        W = P·diag(gain_) + diag(shift_).
+    gram_diagonal_ : ndarray of float64
+        D, the diagonal of RᵀΛR.
+    paper_l2_ : float
+        The paper's λ at a = 1.
+    residual_ : float
+        How far P·A was from the identity on random vectors.
+    engine_ : str
+        The engine that ran.
+    """
+
+    user_power: float = field(default=0.0, kw_only=True)
+    popularity_power: float = field(default=0.0, kw_only=True)
+    engine: str = field(default="auto", kw_only=True)
+    dtype: str = field(default="float32", kw_only=True)
+    progress: bool = field(default=False, kw_only=True)
+
+    @abstractmethod
+    def _rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gain and shift before the popularity power."""
+
+    @property
+    def _ridge(self) -> float:
+        """What is added to the Gram matrix's diagonal: l2."""
+        return float(getattr(self, "l2", 0.0))
+
+    @property
+    def _dropped(self) -> float:
+        """The share of entries dropped; 0 for models without dropout."""
+        return float(getattr(self, "dropout", 0.0))
+
+    @property
+    def _kept_weight(self) -> float:
+        """The ratio b/a of the model's loss."""
+        return 1.0
+
+    @property
+    def paper_l2_(self) -> float:
+        """The paper's λ that belongs to this l2, at a = 1 (b = 1 if a = 0)."""
+        self._check_fitted()
+        return paper_l2(self._ridge, self._dropped, self._kept_weight)
+
+    def _check_parameters(self) -> None:
+        check_range("l2", getattr(self, "l2", 0.0), 0.0, np.inf)
+        check_range("dropout", getattr(self, "dropout", 0.0), 0.0, 1.0, below=True)
+        check_range("user_power", self.user_power, -np.inf, np.inf)
+        check_range("popularity_power", self.popularity_power, -np.inf, np.inf)
+        if self.engine not in ("auto", "memory"):
+            raise ParameterError(f"engine must be 'auto' or 'memory', got {self.engine!r}")
+        if self.dtype not in ("float32", "float64"):
+            raise ParameterError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}")
+
+    def _learn(self, data: Interactions) -> None:
+        matrix = data.matrix
+        weights = user_weights(matrix, self.user_power)
+        diagonal = (matrix.multiply(matrix)).astype(np.float64).T @ weights
+        self._check_invertible(data, diagonal)
+        with stages(self.progress) as stage:
+            store = gram(matrix, user_power=self.user_power, dtype=self.dtype, report=stage("Gram matrix"))
+            store.add_to_diagonal(self._dropped / (1.0 - self._dropped) * diagonal + self._ridge)
+            try:
+                residual = invert(store, stage("Inverse"))
+            except NotPositiveDefiniteError as error:
+                raise NotPositiveDefiniteError(
+                    f"the Gram matrix cannot be inverted at item {name_some(data.items[error.indices])}: "
+                    f"it follows from the items before it; set l2 above {self._ridge:g} or use dtype='float64'",
+                    error.indices,
+                ) from None
+            except PrecisionError as error:
+                other = "" if self.dtype == "float64" else " or use dtype='float64'"
+                raise PrecisionError(f"{error}; set l2 above {self._ridge:g}{other}") from None
+        self.precision_, self.residual_, self.gram_diagonal_ = store, residual, diagonal
+        self.engine_ = "memory"
+        self.item_counts_ = np.bincount(matrix.indices, minlength=data.n_items)
+        self._apply_rule()
+
+    def _check_invertible(self, data: Interactions, diagonal: NDArray[np.float64]) -> None:
+        """Say before the cubic work what would make A singular, and which items are at fault.
+
+        With a ridge A is always positive definite. With dropout alone it is so unless a column is
+        empty; without either it is S itself, which needs at least as many users as items and no two
+        equal columns.
+        """
+        if self._ridge > 0:
+            return
+        empty = np.flatnonzero(diagonal == 0)
+        if empty.size:
+            raise NotPositiveDefiniteError(
+                f"{empty.size:,} item{'s have' if empty.size > 1 else ' has'} no interactions "
+                f"({name_some(data.items[empty])}), so without a ridge there is no solution: "
+                "set l2 above 0 or leave the items out",
+                empty.tolist(),
+            )
+        if self._dropped > 0:
+            return
+        if data.n_users < data.n_items:
+            raise NotPositiveDefiniteError(
+                f"{data.n_users:,} users cannot determine {data.n_items:,} items without a ridge "
+                f"(the last is {name_some(data.items[data.n_users : data.n_users + 1])}): set l2 above 0",
+                range(data.n_users, data.n_items),
+            )
+        # Two equal columns have equal products with any vector, and others almost never have.
+        marks = data.matrix.astype(np.float64).T @ np.random.default_rng(0).standard_normal(data.n_users)
+        order = np.argsort(marks, kind="stable")
+        same = np.flatnonzero(np.diff(marks[order]) == 0)
+        if same.size:
+            pair = [int(order[same[0]]), int(order[same[0] + 1])]
+            raise NotPositiveDefiniteError(
+                f"items {name_some(data.items[pair])} occur with exactly the same users, so without a ridge "
+                "there is no single solution: set l2 above 0",
+                pair,
+            )
+
+    def _apply_rule(self) -> None:
+        self.gain_, self.shift_ = scale_columns(*self._rule(), self.item_counts_, self.popularity_power)
+
+    def with_rule(self, **changes: Any) -> Self:
+        """Another model on the same P, with other values of what the rule alone uses: O(n).
+
+        Parameters
+        ----------
+        **changes
+            Any of the model's parameters that do not change P: ``popularity_power``, and for
+            :class:`DEQL` ``b`` and ``zero_diagonal``, for :class:`RLAE` and :class:`RDLAE` ``xi``.
+
+        Examples
+        --------
+        >>> import deql
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+        >>> model = deql.DEQL(l2=1.0, dropout=0.3, b=0.5).fit(data)
+        >>> other = model.with_rule(b=2.0)
+        >>> other.precision_ is model.precision_
+        True
+        """
+        self._check_fitted()
+        free = sorted(set(self.get_params()) - {"l2", "dropout", "user_power", "engine", "dtype", "progress"})
+        for name in changes:
+            if name not in free:
+                raise ParameterError(
+                    f"with_rule cannot change {name!r} of {type(self).__name__}: it can change {', '.join(free)}"
+                )
+        other = copy.copy(self)
+        other.set_params(**changes)
+        other._check_parameters()
+        other._apply_rule()
+        return other
+
+    def weights(self) -> NDArray[Any]:
+        """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
+        self._check_fitted()
+        dense = self.precision_.to_dense()
+        dense *= self.gain_.astype(dense.dtype)
+        i = np.arange(len(dense))
+        dense[i, i] = self.diagonal()
+        return dense
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """The diagonal of W."""
+        self._check_fitted()
+        return self.precision_.diagonal() * self.gain_ + self.shift_
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        arrays |= {
+            "precision": self.precision_.data,
+            "gain": self.gain_,
+            "shift": self.shift_,
+            "gram_diagonal": self.gram_diagonal_,
+        }
+        return arrays, facts | {"tile": self.precision_.tile, "residual": self.residual_, "engine": self.engine_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self.precision_ = PackedSymmetric(len(self.items_), facts["tile"], arrays["precision"])
+        self.gain_, self.shift_, self.gram_diagonal_ = (
+            np.array(arrays[name]) for name in ("gain", "shift", "gram_diagonal")
+        )
+        if not self.gain_.shape == self.shift_.shape == self.gram_diagonal_.shape == self.items_.shape:
+            raise ValueError("the vectors and the ids of items differ in number")
+        self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
+
+    def _rank(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        return rank(
+            self.precision_, self.gain_, self.shift_, matrix,
+            k=k, exclude_seen=exclude_seen, allowed=allowed, report=report,
+        )  # fmt: skip
+
+    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+        packed = self.precision_
+        parts = np.zeros(len(columns))
+        ones = np.ones(len(columns), packed.dtype)
+        score = contributions(packed.data, packed.n, packed.tile, self.gain_, self.shift_, columns, ones, target, parts)
+        return parts, score
+
+
+def check_range(name: str, value: Any, low: float, high: float, below: bool = False) -> None:
+    """Raise ParameterError unless ``value`` is a number from low to high (below high if so asked)."""
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if good and low <= value <= high and (value < high or not below) and (np.isfinite(value) or name == "b"):
+        return
+    bounds = {
+        (0.0, np.inf): "a number from 0 up",
+        (0.0, 1.0): f"a number from 0 {'to below' if below else 'to'} 1",
+    }.get((low, high), "a number")
+    raise ParameterError(f"{name} must be {bounds}, got {value!r}")

@@ -1,0 +1,57 @@
+"""The baseline every model must beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql.interactions import Interactions
+from deql.models.base import Recommender
+from deql.progress import Report
+from deql.recommend import NO_ITEM
+
+__all__ = ["Popularity"]
+
+
+@dataclass(eq=False)
+class Popularity(Recommender):
+    """Recommends what most users have; the score is the share of users who have the item.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aabbcccd"), ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"])
+    >>> deql.Popularity().fit(data).recommend([["jam"]], k=2).ids.tolist()
+    [['tea', 'egg']]
+    """
+
+    progress: bool = field(default=False, kw_only=True)
+
+    def _check_parameters(self) -> None:
+        """No hyper-parameters to check."""
+
+    def _learn(self, data: Interactions) -> None:
+        """Nothing beyond the counts that every model keeps."""
+
+    def _rank(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        longest = int(np.diff(matrix.indptr).max(initial=0)) if exclude_seen else 0
+        order, shares = self._popular(min(len(self.items_), k + longest), allowed)
+        columns = np.full((matrix.shape[0], k), NO_ITEM, np.int32)
+        scores = np.full((matrix.shape[0], k), np.nan)
+        seen = np.zeros(len(self.items_), bool)
+        for row in range(matrix.shape[0]):
+            history = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+            seen[history] = exclude_seen
+            best = np.flatnonzero(~seen[order] & (order != NO_ITEM))[:k]
+            seen[history] = False
+            columns[row, : len(best)], scores[row, : len(best)] = order[best], shares[best]
+        return columns, scores
+
+    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+        # The history has no say: its parts are zero and the score is the item's own popularity.
+        return np.zeros(len(columns)), float(self.item_counts_[target] / max(1, self.n_users_))

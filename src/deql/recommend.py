@@ -1,0 +1,223 @@
+"""Histories in, the k best items out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from deql.errors import ParameterError, UnknownItemError, name_some
+from deql.interactions import Interactions
+from deql.interactions.table import canonical
+from deql.kernels import rank_users
+from deql.parallel import run_slices, thread_count
+from deql.precision import PackedSymmetric
+from deql.progress import Report
+
+__all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories", "rank"]
+
+NO_ITEM = -1
+"""Fills a row of item numbers when fewer than k items are left; the score beside it is NaN."""
+
+_USERS_PER_SLICE = 16_384
+
+
+class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
+    """What ``recommend`` returns: unpacks into ``ids, scores``.
+
+    Attributes
+    ----------
+    ids : ndarray, users × k
+        Item ids, best first. Where fewer than k items were left a row ends in markers: −1 if ids are
+        integers, None otherwise, and the score there is NaN.
+    scores : ndarray of float64, users × k
+        Exact scores; for users without a usable history the share of users who have the item.
+    from_popularity : ndarray of bool
+        True for users whose history was empty or unknown: their row is the popularity order.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aabbcccd"), ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"])
+    >>> found = deql.EASE(l2=1.0).fit(data).recommend([["egg"], []], k=2)
+    >>> found.ids.tolist()
+    [['jam', 'tea'], ['tea', 'jam']]
+    >>> found.from_popularity.tolist()
+    [False, True]
+    """
+
+    from_popularity: NDArray[np.bool_]
+
+    def __new__(
+        cls, ids: NDArray[Any], scores: NDArray[np.float64], from_popularity: NDArray[np.bool_]
+    ) -> Recommendations:
+        pair = super().__new__(cls, (ids, scores))
+        pair.from_popularity = from_popularity
+        return pair
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """Item ids, best first."""
+        return self[0]
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Scores, largest first."""
+        return self[1]
+
+
+def encode_histories(histories: Any, index: dict[Any, int], items: NDArray[Any], strict: bool) -> csr_array:
+    """Histories as a users × items matrix in the model's columns.
+
+    Parameters
+    ----------
+    histories : Interactions, sparse matrix, or sequence of sequences of item ids
+        A matrix must have the model's columns.
+    index : dict
+        Column of each item id.
+    items : ndarray
+        Item ids in the order of columns.
+    strict : bool
+        Unknown ids are an error rather than ignored with a warning.
+    """
+    if isinstance(histories, Interactions):
+        if histories.items is items or np.array_equal(histories.items, items):
+            return histories.matrix
+        columns = np.array([index.get(item, NO_ITEM) for item in histories.items.tolist()])
+        unknown = [item for item, column in zip(histories.items.tolist(), columns, strict=True) if column < 0]
+        _tell_unknown(unknown, strict)
+        known = np.flatnonzero(columns >= 0)
+        narrow = csr_array(histories.matrix[:, known]).tocoo()
+        placed = (narrow.data, (narrow.row, columns[known][narrow.col]))
+        return canonical(csr_array(placed, shape=(histories.n_users, len(items))))
+    if issparse(histories) or (isinstance(histories, np.ndarray) and histories.dtype != object):
+        matrix = canonical(histories)
+        if matrix.shape[1] != len(items):
+            raise ParameterError(
+                f"a matrix of histories needs the model's {len(items):,} columns, got {matrix.shape[1]:,}"
+            )
+        return matrix
+    rows = _as_lists(histories)
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    indices: list[int] = []
+    unknown = []
+    for r, row in enumerate(rows):
+        columns_of_row = set()
+        for item in row:
+            column = _lookup(item, index)
+            if column is None:
+                unknown.append(item)
+            else:
+                columns_of_row.add(column)
+        indices.extend(sorted(columns_of_row))
+        indptr[r + 1] = len(indices)
+    _tell_unknown(unknown, strict)
+    values = np.ones(len(indices), np.float32)
+    return csr_array((values, np.array(indices, np.int32), indptr.astype(np.int32)), shape=(len(rows), len(items)))
+
+
+def allowed_items(
+    n: int, index: dict[Any, int], exclude: Iterable[Any] | None, candidates: Iterable[Any] | None
+) -> NDArray[np.bool_]:
+    """Which columns may be recommended; unknown ids in either list are an error."""
+    allowed = np.full(n, candidates is None)
+    for name, given, value in (("candidates", candidates, True), ("exclude", exclude, False)):
+        if given is None:
+            continue
+        if isinstance(given, str):
+            raise ParameterError(f"{name} must be a list of item ids, got the text {given!r}")
+        found = [(item, _lookup(item, index)) for item in given]
+        unknown = [item for item, column in found if column is None]
+        if unknown:
+            raise UnknownItemError(f"{name} names items the model does not know: {name_some(unknown)}")
+        allowed[[column for _, column in found if column is not None]] = value
+    return allowed
+
+
+def rank(
+    precision: PackedSymmetric,
+    gain: NDArray[np.float64],
+    shift: NDArray[np.float64],
+    matrix: csr_array,
+    *,
+    k: int,
+    exclude_seen: bool = True,
+    allowed: NDArray[np.bool_] | None = None,
+    report: Report | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The k best columns of X·W for each row of X, and their scores.
+
+    Ties go to the lower column. Rows with fewer than k candidates end in ``NO_ITEM`` and NaN. Memory
+    beyond the result does not grow with the number of users.
+
+    Parameters
+    ----------
+    precision, gain, shift
+        W = P·diag(gain) + diag(shift).
+    matrix : csr_array
+        Histories X, users × items, columns sorted within rows.
+    k : int
+        How many.
+    exclude_seen : bool, default True
+        Leave out what a row already has.
+    allowed : ndarray of bool, optional
+        Columns that may be returned.
+    report : callable, optional
+        Called as ``report(done, total)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> P = PackedSymmetric.from_dense(np.array([[1.0, -0.5, -0.2], [-0.5, 1.0, 0.0], [-0.2, 0.0, 1.0]]), tile=3)
+    >>> items, scores = rank(P, -np.ones(3), np.ones(3), csr_array([[1.0, 0.0, 0.0]]), k=2)
+    >>> items.tolist(), scores.round(6).tolist()
+    ([[1, 2]], [[0.5, 0.2]])
+    """
+    users, n = matrix.shape
+    k = min(k, n)
+    items = np.full((users, k), NO_ITEM, np.int32)
+    scores = np.full((users, k), np.nan)
+    if allowed is None:
+        allowed = np.ones(n, bool)
+    slices = max(1, min(users, thread_count() * -(-users // (thread_count() * _USERS_PER_SLICE))))
+    run_slices(
+        rank_users, np.linspace(0, users, slices + 1).astype(int).tolist(),
+        precision.data, n, precision.tile, gain, shift, matrix.indptr, matrix.indices,
+        matrix.data.astype(precision.dtype, copy=False), allowed, exclude_seen, items, scores, report=report,
+    )  # fmt: skip
+    return items, scores
+
+
+def _lookup(item: Any, index: dict[Any, int]) -> int | None:
+    try:
+        return index.get(item)
+    except TypeError:  # unhashable: a list where an id was expected
+        raise ParameterError(f"an item id must be a single value, got {item!r}") from None
+
+
+def _as_lists(histories: Any) -> list[Sequence[Any]]:
+    hint = "histories must be a list of histories, each a list of item ids, such as [['a', 'b'], ['c']]"
+    if isinstance(histories, str | bytes) or not isinstance(histories, Iterable):
+        raise ParameterError(f"{hint}; got {histories!r}")
+    rows = list(histories)
+    for row in rows:
+        if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+            raise ParameterError(f"{hint}; one of them is {row!r} (for one user, wrap the list once more)")
+    return [list(row) for row in rows]
+
+
+def _tell_unknown(unknown: Sequence[Any], strict: bool) -> None:
+    if not unknown:
+        return
+    distinct = list(dict.fromkeys(unknown))
+    if strict:
+        raise UnknownItemError(f"histories name items the model does not know: {name_some(distinct)}")
+    warnings.warn(
+        f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in histories: {name_some(distinct)}",
+        stacklevel=4,
+    )

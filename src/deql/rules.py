@@ -1,0 +1,177 @@
+"""The paper on one page: every model is W = P·diag(gain) + diag(shift).
+
+P = A⁻¹ with A = S + p/(1−p)·diag(D) + l2·I, where S = RᵀΛR is the Gram matrix, D its diagonal, p the
+dropout and l2 the ridge as the Gram matrix sees it. A rule turns diag(P), D and the hyper-parameters
+into the two vectors; it never looks at anything of size n², so trying another b, another diagonal or
+another ξ costs O(n) once P is there.
+
+The one identity behind all of them is the Schur complement 1/P_ii = A_ii − z_i, with
+z_i = S_i,−i·(A_−i)⁻¹·S_−i,i: what the other items can say about item i.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["decoupled", "kept_emphasis", "paper_l2", "relaxed", "ridge_of_gram", "scale_columns"]
+
+Vector = NDArray[np.float64]
+
+
+def kept_emphasis(b: float, dropout: float) -> float:
+    """β = b²/κ with κ = p + (1−p)·b²: the weight of kept entries relative to the average entry.
+
+    ``b`` is the ratio b/a; infinity stands for a = 0. Nothing dropped and nothing kept (p = b = 0)
+    is the limit b → 0, so β = 0 there.
+
+    Examples
+    --------
+    >>> kept_emphasis(1.0, 0.3), kept_emphasis(0.0, 0.3), kept_emphasis(float("inf"), 0.5)
+    (1.0, 0.0, 2.0)
+    """
+    return 0.0 if b == 0 else 1.0 / (dropout / b**2 + (1.0 - dropout)) if b < 1e150 else 1.0 / (1.0 - dropout)
+
+
+def paper_l2(l2: float, dropout: float, b: float) -> float:
+    """The paper's λ that belongs to the library's ``l2``: λ = l2·(1−p)²·κ, at a = 1 (b = 1 if a = 0).
+
+    Where nothing is dropped and b = 0 the loss is empty and the model is the limit, EASE, whose own
+    λ (eq:1-0) is ``l2`` itself.
+
+    Examples
+    --------
+    >>> paper_l2(100.0, 0.5, b=1.0)
+    25.0
+    """
+    if dropout == 0 and b == 0:
+        return l2
+    kappa = (1.0 - dropout) if math.isinf(b) else dropout + (1.0 - dropout) * b**2
+    return l2 * (1.0 - dropout) ** 2 * kappa
+
+
+def ridge_of_gram(lam: float, p: float, a: float, b: float) -> float:
+    """The library's ``l2`` that belongs to the paper's λ, a and b: l2 = λ / ((1−p)²·κ).
+
+    Examples
+    --------
+    >>> ridge_of_gram(25.0, 0.5, a=1.0, b=1.0)
+    100.0
+    """
+    return lam / ((1.0 - p) ** 2 * (p * a**2 + (1.0 - p) * b**2))
+
+
+def decoupled(
+    precision_diagonal: Vector,
+    gram_diagonal: Vector,
+    *,
+    l2: float,
+    dropout: float,
+    b: float,
+    zero_diagonal: bool = False,
+) -> tuple[Vector, Vector]:
+    """Gain and shift of DEQL (eq:4.5, eq:10), and with a zero diagonal of eq:11.
+
+    With β = b²/κ and the ridge written as l2, every term of the paper's solution scales alike in a
+    and b, and it becomes
+
+        W_ii = β·(D_i − z_i) / (β·D_i + (1−p)·(l2 − β²·z_i))
+        W_ji = −(1/(1−p) − β·W_ii)·P_ji/P_ii            for j ≠ i.
+
+    So b = 1 is DLAE, and with p = 0 ridge regression (LAE); b = 0 or a zero diagonal is EDLAE, and
+    with p = 0 EASE.
+
+    Parameters
+    ----------
+    precision_diagonal, gram_diagonal : ndarray of float64
+        diag(P) and D.
+    l2, dropout, b : float
+        As in :class:`deql.DEQL`.
+    zero_diagonal : bool, default False
+        Put W_ii = 0.
+
+    Returns
+    -------
+    gain, shift : ndarray of float64
+        W = P·diag(gain) + diag(shift).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> S = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> P = np.linalg.inv(S + np.eye(2))
+    >>> gain, shift = decoupled(np.diag(P), np.diag(S), l2=1.0, dropout=0.0, b=1.0)
+    >>> np.allclose(P * gain + np.diag(shift), P @ S)  # ridge regression
+    True
+    """
+    beta = kept_emphasis(b, dropout)
+    if zero_diagonal or beta == 0:
+        own = np.zeros_like(precision_diagonal)
+    else:
+        # z_i ≤ D_i always; written through 1/P_ii so that rounding cannot push it past.
+        unexplained = np.maximum(1.0 / precision_diagonal - dropout / (1.0 - dropout) * gram_diagonal - l2, 0.0)
+        z = gram_diagonal - unexplained
+        denominator = beta * gram_diagonal + (1.0 - dropout) * (l2 - beta**2 * z)
+        own = np.zeros_like(precision_diagonal)
+        np.divide(beta * unexplained, denominator, out=own, where=denominator > 0)
+    gain = -(1.0 / (1.0 - dropout) - beta * own) / precision_diagonal
+    return gain, own - gain * precision_diagonal
+
+
+def relaxed(
+    precision_diagonal: Vector, gram_diagonal: Vector, *, l2: float, dropout: float, xi: float
+) -> tuple[Vector, Vector]:
+    """Gain and shift of RLAE and RDLAE: DLAE whose diagonal may not pass a bound.
+
+    In terms of B = (1−p)·W, the weights for inputs that are not rescaled after dropout, the
+    constraint is B_ii ≤ ξ. Its multiplier is positive exactly where the free solution
+    B_ii = 1 − γ_i·P_ii would pass ξ, so with γ_i = p/(1−p)·D_i + l2
+
+        B = I − P·diag(max(γ_i, (1−ξ)/P_ii)).
+
+    ξ = 0 is EDLAE and ξ = 1 is DLAE, at the same l2.
+
+    Parameters
+    ----------
+    precision_diagonal, gram_diagonal : ndarray of float64
+        diag(P) and D.
+    l2, dropout, xi : float
+        As in :class:`deql.RDLAE`.
+
+    Returns
+    -------
+    gain, shift : ndarray of float64
+        W = P·diag(gain) + diag(shift).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> P = np.linalg.inv(np.array([[3.0, 1.0], [1.0, 4.0]]))
+    >>> gain, shift = relaxed(np.diag(P), np.array([2.0, 3.0]), l2=1.0, dropout=0.0, xi=0.1)
+    >>> np.diag(P) * gain + shift
+    array([0.1, 0.1])
+    """
+    free = dropout / (1.0 - dropout) * gram_diagonal + l2
+    gain = -np.maximum(free, (1.0 - xi) / precision_diagonal) / (1.0 - dropout)
+    return gain, np.full_like(gain, 1.0 / (1.0 - dropout))
+
+
+def scale_columns(
+    gain: Vector, shift: Vector, item_counts: NDArray[np.int64], popularity_power: float
+) -> tuple[Vector, Vector]:
+    """W·diag(count^(−popularity_power)): popular items held back (or, below 0, pushed).
+
+    The whole column is scaled, its diagonal entry too, so a zero diagonal stays zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scale_columns(np.array([-1.0, -1.0]), np.array([1.0, 1.0]), np.array([4, 1]), 0.5)
+    (array([-0.5, -1. ]), array([0.5, 1. ]))
+    """
+    if popularity_power == 0:
+        return gain, shift
+    scale = np.maximum(item_counts, 1).astype(np.float64) ** -popularity_power
+    return gain * scale, shift * scale
