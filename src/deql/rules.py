@@ -155,23 +155,29 @@ def relaxed(
     """
     free = dropout / (1.0 - dropout) * gram_diagonal + l2
     gain = -np.maximum(free, (1.0 - xi) / precision_diagonal) / (1.0 - dropout)
-    return gain, np.full_like(gain, 1.0 / (1.0 - dropout))
+    own = np.minimum(1.0 - free * precision_diagonal, xi) / (1.0 - dropout)
+    return gain, own - gain * precision_diagonal
 
 
 def scale_columns(
-    gain: Vector, shift: Vector, item_counts: NDArray[np.int64], popularity_power: float
+    gain: Vector,
+    shift: Vector,
+    precision_diagonal: Vector,
+    item_counts: NDArray[np.int64],
+    popularity_power: float,
 ) -> tuple[Vector, Vector]:
     """W·diag(count^(−popularity_power)): popular items held back (or, below 0, pushed).
 
-    The whole column is scaled, its diagonal entry too, so a zero diagonal stays zero.
+    The whole column is scaled, its diagonal entry too, so a zero diagonal stays zero, exactly.
 
     Examples
     --------
     >>> import numpy as np
-    >>> scale_columns(np.array([-1.0, -1.0]), np.array([1.0, 1.0]), np.array([4, 1]), 0.5)
+    >>> scale_columns(np.array([-1.0, -1.0]), np.array([1.0, 1.0]), np.ones(2), np.array([4, 1]), 0.5)
     (array([-0.5, -1. ]), array([0.5, 1. ]))
     """
     if popularity_power == 0:
         return gain, shift
     scale = np.maximum(item_counts, 1).astype(np.float64) ** -popularity_power
-    return gain * scale, shift * scale
+    own = (gain * precision_diagonal + shift) * scale
+    return gain * scale, own - gain * scale * precision_diagonal

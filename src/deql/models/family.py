@@ -20,11 +20,9 @@ Vectors = tuple[NDArray[np.float64], NDArray[np.float64]]
 class _Decoupled(LinearAutoencoder):
     """Models that minimise the DEQL loss for some b, with or without a zero diagonal."""
 
-    _zero_diagonal = False
-
-    def _rule(self) -> Vectors:
+    def _rule(self, precision_diagonal: NDArray[np.float64]) -> Vectors:
         return decoupled(
-            self.precision_.diagonal(), self.gram_diagonal_, l2=self._ridge, dropout=self._dropped,
+            precision_diagonal, self.gram_diagonal_, l2=self._ridge, dropout=self._dropped,
             b=self._kept_weight, zero_diagonal=self._zero_diagonal,
         )  # fmt: skip
 
@@ -52,7 +50,10 @@ class EASE(_Decoupled):
     """
 
     l2: float = 250.0
-    _zero_diagonal = True
+
+    @property
+    def _zero_diagonal(self) -> bool:
+        return True
 
 
 @dataclass(eq=False)
@@ -146,10 +147,8 @@ class _Relaxed(LinearAutoencoder):
         super()._check_parameters()
         check_range("xi", self.xi, 0.0, 1.0)
 
-    def _rule(self) -> Vectors:
-        return relaxed(
-            self.precision_.diagonal(), self.gram_diagonal_, l2=self._ridge, dropout=self._dropped, xi=self.xi
-        )
+    def _rule(self, precision_diagonal: NDArray[np.float64]) -> Vectors:
+        return relaxed(precision_diagonal, self.gram_diagonal_, l2=self._ridge, dropout=self._dropped, xi=self.xi)
 
 
 @dataclass(eq=False)
@@ -278,7 +277,7 @@ class DEQL(_Decoupled):
         return float(self.b)
 
     @property
-    def _zero_diagonal(self) -> bool:  # type: ignore[override]
+    def _zero_diagonal(self) -> bool:
         return bool(self.zero_diagonal)
 
     def _check_parameters(self) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ class LinearAutoencoder(_Fitted):
     progress: bool = field(default=False, kw_only=True)
 
     @abstractmethod
-    def _rule(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rule(self, precision_diagonal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Gain and shift before the popularity power."""
 
     @property
@@ -91,6 +91,11 @@ class LinearAutoencoder(_Fitted):
     def _kept_weight(self) -> float:
         """The ratio b/a of the model's loss."""
         return 1.0
+
+    @property
+    def _zero_diagonal(self) -> bool:
+        """Whether the diagonal of W is constrained to zero."""
+        return False
 
     @property
     def paper_l2_(self) -> float:
@@ -170,37 +175,51 @@ class LinearAutoencoder(_Fitted):
             )
 
     def _apply_rule(self) -> None:
-        self.gain_, self.shift_ = scale_columns(*self._rule(), self.item_counts_, self.popularity_power)
+        diagonal = self.precision_.diagonal()
+        gain, shift = self._rule(diagonal)
+        self.gain_, self.shift_ = scale_columns(gain, shift, diagonal, self.item_counts_, self.popularity_power)
 
-    def with_rule(self, **changes: Any) -> Self:
+    def with_rule(self, **changes: Any) -> LinearAutoencoder:
         """Another model on the same P, with other values of what the rule alone uses: O(n).
 
         Parameters
         ----------
         **changes
-            Any of the model's parameters that do not change P: ``popularity_power``, and for
-            :class:`DEQL` ``b`` and ``zero_diagonal``, for :class:`RLAE` and :class:`RDLAE` ``xi``.
+            ``b`` and ``zero_diagonal`` give a :class:`~deql.DEQL`, ``xi`` an :class:`~deql.RDLAE`,
+            unless the model itself has that parameter; ``popularity_power`` goes with either. What
+            is not named stays as it is, and so does all that P depends on.
+
+        Returns
+        -------
+        A fitted model.
 
         Examples
         --------
         >>> import deql
         >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
         >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-        >>> model = deql.DEQL(l2=1.0, dropout=0.3, b=0.5).fit(data)
+        >>> model = deql.EDLAE(l2=1.0, dropout=0.3).fit(data)
         >>> other = model.with_rule(b=2.0)
-        >>> other.precision_ is model.precision_
-        True
+        >>> type(other).__name__, other.precision_ is model.precision_
+        ('DEQL', True)
         """
+        from deql.models import family
+
         self._check_fitted()
-        free = sorted(set(self.get_params()) - {"l2", "dropout", "user_power", "engine", "dtype", "progress"})
-        for name in changes:
-            if name not in free:
-                raise ParameterError(
-                    f"with_rule cannot change {name!r} of {type(self).__name__}: it can change {', '.join(free)}"
-                )
-        other = copy.copy(self)
-        other.set_params(**changes)
+        kind = next(
+            (kind for kind in (type(self), family.DEQL, family.RDLAE) if set(changes) <= _rule_parameters(kind)), None
+        )
+        if kind is None:
+            free = sorted(_rule_parameters(type(self)) | _rule_parameters(family.DEQL))
+            raise ParameterError(
+                f"with_rule cannot change {', '.join(sorted(changes))} at once: it takes {', '.join(free)}, or xi with "
+                "popularity_power; l2, dropout and user_power need another fit"
+            )
+        params = {name: getattr(self, name) for name in _SHARED} | {"l2": self._ridge, "dropout": self._dropped}
+        params |= {"b": self._kept_weight, "zero_diagonal": self._zero_diagonal} | self.get_params() | changes
+        other = kind(**{field.name: params[field.name] for field in dataclasses.fields(kind)})
         other._check_parameters()
+        other.__dict__.update({name: getattr(self, name) for name in _FROM_FIT})
         other._apply_rule()
         return other
 
@@ -252,6 +271,16 @@ class LinearAutoencoder(_Fitted):
         ones = np.ones(len(columns), packed.dtype)
         score = contributions(packed.data, packed.n, packed.tile, self.gain_, self.shift_, columns, ones, target, parts)
         return parts, score
+
+
+_SHARED = [field.name for field in dataclasses.fields(LinearAutoencoder)]
+_FROM_FIT = ("precision_", "gram_diagonal_", "residual_", "engine_", "items_", "item_counts_", "n_users_")
+
+
+def _rule_parameters(kind: type[LinearAutoencoder]) -> set[str]:
+    """Hyper-parameters that P does not depend on."""
+    names = {field.name for field in dataclasses.fields(kind)} - {"l2", "dropout"} - set(_SHARED)
+    return names | {"popularity_power"}
 
 
 def check_range(name: str, value: Any, low: float, high: float, below: bool = False) -> None:
