@@ -1,0 +1,79 @@
+"""The ``deql`` program: its commands, and one line with exit code 2 for whatever is wrong with the input."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from deql import __version__
+from deql.cli import demo, fit, query
+from deql.cli.show import say
+from deql.errors import DeqlError
+
+__all__ = ["app", "main", "run"]
+
+app = typer.Typer(
+    name="deql",
+    help="Closed-form recommenders: exact, fast, memory-lean and explainable. Start with: deql demo",
+    add_completion=False,
+    no_args_is_help=False,
+)
+app.command("demo")(demo.demo)
+app.command("fit")(fit.fit)
+app.command("recommend")(query.recommend)
+app.command("similar")(query.similar)
+app.command("explain")(query.explain)
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
+) -> None:
+    """Show the version or the help when no command is given."""
+    if version:
+        print(f"deql {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code: 0 well, 2 bad input, 130 interrupted.
+
+    Examples
+    --------
+    >>> run(["--version"])  # doctest: +ELLIPSIS
+    deql ...
+    0
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *_rest, **_named: say(f"note: {message}")
+            code = app(args=list(arguments), prog_name="deql", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except DeqlError as error:
+        say(f"error: {error}")
+        return 2
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except MemoryError:
+        say("error: there is not enough memory for this many items; try fewer items or dtype float32")
+        return 2
+    except Exception as error:
+        # Usage errors of the option parser, whichever of its classes they are.
+        if not hasattr(error, "format_message"):
+            raise
+        say(f"error: {error.format_message()} (deql --help shows how)")
+        return 2
+
+
+def main() -> None:
+    """Entry point of the ``deql`` command."""
+    sys.exit(run(sys.argv[1:]))

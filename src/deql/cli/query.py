@@ -1,0 +1,206 @@
+"""``deql recommend``, ``similar`` and ``explain``: questions to a saved model."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from deql.cli.show import bar, console, print_json, progress_wanted, say, table
+from deql.errors import DataError, ParameterError, UnknownItemError
+
+__all__ = ["explain", "recommend", "similar"]
+
+ModelFile = Annotated[Path, typer.Argument(help="Model file written by deql fit.", metavar="MODEL")]
+HowMany = Annotated[int, typer.Option("--k", "-k", help="How many.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+
+
+def recommend(
+    model_file: ModelFile,
+    history: Annotated[list[str] | None, typer.Argument(help="Items of one history.", metavar="[ITEM]...")] = None,
+    k: HowMany = 20,
+    histories: Annotated[Path | None, typer.Option(help="Table of many users' histories instead.")] = None,
+    user: Annotated[str | None, typer.Option(help="Its column of users.")] = None,
+    item: Annotated[str | None, typer.Option(help="Its column of items.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Never recommend this item; may be repeated.")] = None,
+    candidate: Annotated[list[str] | None, typer.Option(help="Recommend only these; may be repeated.")] = None,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="Items of the history may come back.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Unknown items are an error.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="With --histories: .csv or .parquet to write.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Recommend items for a history, or for every user of a table."""
+    model = _load(model_file)
+    options = {
+        "k": k, "exclude_seen": not include_seen, "strict": strict,
+        "exclude": _ids(model, exclude), "candidates": _ids(model, candidate),
+    }  # fmt: skip
+    if histories is not None:
+        if history:
+            raise ParameterError("give either the items of one history or --histories, not both")
+        _recommend_many(model, histories, user, item, options, out, json)
+        return
+    if out is not None:
+        raise ParameterError("--out goes with --histories; for one history redirect the output")
+    found = model.recommend([_known(model, history or [], strict)], **options)
+    if found.from_popularity[0]:
+        say("note: no known item in the history, so this is the popularity order")
+    shown = [
+        (name, score) for name, score in zip(found.ids[0].tolist(), found.scores[0], strict=True) if score == score
+    ]
+    if json:
+        print_json({
+            "history": history or [],
+            "from_popularity": bool(found.from_popularity[0]),
+            "recommendations": [{"item": name, "score": float(score)} for name, score in shown],
+        })  # fmt: skip
+    else:
+        console().print(table("", ["item", "score"], [(name, f"{score:.4f}") for name, score in shown]))
+
+
+def similar(
+    model_file: ModelFile,
+    item: Annotated[str, typer.Argument(help="The item.", metavar="ITEM")],
+    k: HowMany = 10,
+    json: AsJson = False,
+) -> None:
+    """Items that having ITEM speaks for most."""
+    model = _load(model_file)
+    ids, scores = model.similar_items(_one(model, item), k=k)
+    shown = [(name, float(score)) for name, score in zip(ids.tolist(), scores, strict=True) if score == score]
+    if json:
+        print_json({"item": item, "similar": [{"item": name, "score": score} for name, score in shown]})
+    else:
+        console().print(table(f"after {item}", ["item", "weight"], [(name, f"{score:.4f}") for name, score in shown]))
+
+
+def explain(
+    model_file: ModelFile,
+    item: Annotated[str, typer.Argument(help="The item whose score is explained.", metavar="ITEM")],
+    history: Annotated[list[str], typer.Argument(help="Items of the history.", metavar="HISTORY...")],
+    k: Annotated[int | None, typer.Option("--k", "-k", help="Show only the largest parts.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Why ITEM is recommended after HISTORY: parts that add up to its score exactly."""
+    model = _load(model_file)
+    why = model.explain(_known(model, history, False), _one(model, item), k=k)
+    if json:
+        print_json({
+            "item": why.item, "score": why.score, "rest": why.rest,
+            "parts": [{"item": part.item, "value": part.value} for part in why],
+        })  # fmt: skip
+    else:
+        console().print(explanation_table(why))
+
+
+def explanation_table(why: Any) -> Any:
+    """The parts of a score as a table with bars."""
+    from rich.text import Text
+
+    largest = max((abs(part.value) for part in why), default=0.0)
+
+    def drawn(value: float) -> Text:
+        return Text(bar(abs(value), 0.0, largest, 24), "green" if value >= 0 else "red")
+
+    rows = [(part.item, f"{part.value:+.4f}", drawn(part.value)) for part in why]
+    if why.rest:
+        rows.append(("everything else", f"{why.rest:+.4f}", Text("")))
+    rows.append((f"score of {why.item}", f"{why.score:+.4f}", Text("")))
+    return table(f"Why {why.item}?", ["because of", "adds", ""], rows)
+
+
+def _load(path: Path) -> Any:
+    from deql.store import load
+
+    model = load(path)
+    model.progress = progress_wanted()
+    return model
+
+
+def _recommend_many(
+    model: Any, source: Path, user: str | None, item: str | None, options: dict[str, Any], out: Path | None, json: bool
+) -> None:
+    import polars as pl
+
+    from deql.interactions import read_interactions
+
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise ParameterError(f"there is no folder {out.absolute().parent}")
+    data = read_interactions(source, user=user, item=item)
+    found = model.recommend(data, **options)
+    filled = ~np.isnan(found.scores)
+    rows, ranks = np.nonzero(filled)
+    frame = pl.DataFrame({
+        "user": data.users[rows].tolist(),
+        "rank": ranks + 1,
+        "item": found.ids[filled].tolist(),
+        "score": found.scores[filled],
+    })  # fmt: skip
+    cold = int(found.from_popularity.sum())
+    if cold:
+        say(f"note: {cold:,} of {data.n_users:,} users have no known item and got the popularity order")
+    if out is None:
+        if json:
+            print_json(frame.to_dicts())
+        else:
+            print(frame.write_csv(), end="")
+        return
+    temporary = out.with_name(f".{out.name}.tmp")
+    try:
+        if out.suffix == ".csv":
+            frame.write_csv(temporary)
+        else:
+            frame.write_parquet(temporary)
+        temporary.replace(out)
+    except OSError as error:
+        raise DataError(f"{out} could not be written: {error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    say(f"wrote {len(frame):,} rows for {data.n_users:,} users to {out}")
+
+
+def _typed(model: Any, text: str) -> Any:
+    """An item id as the model has it: whole numbers if its ids are integers."""
+    if model.items_.dtype == object:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise UnknownItemError(f"this model's items are whole numbers, got {text!r}") from None
+
+
+def _one(model: Any, text: str) -> Any:
+    item = _typed(model, text)
+    if item not in model._item_index:
+        raise UnknownItemError(f"the model does not know the item {text!r}{_suggestion(model, text)}")
+    return item
+
+
+def _ids(model: Any, texts: list[str] | None) -> list[Any] | None:
+    return None if not texts else [_one(model, text) for text in texts]
+
+
+def _known(model: Any, texts: list[str], strict: bool) -> list[Any]:
+    """A history's ids; unknown ones stay, to be counted or refused by the model, with a hint here."""
+    items = [_typed(model, text) for text in texts]
+    if not strict:
+        for text, item in zip(texts, items, strict=True):
+            hint = _suggestion(model, text) if item not in model._item_index else ""
+            if hint:
+                say(f"note: {text!r} is not an item of this model{hint}")
+    return items
+
+
+def _suggestion(model: Any, text: str) -> str:
+    if model.items_.dtype != object:
+        return ""
+    near = difflib.get_close_matches(text, model.items_.tolist(), n=3)
+    return f" (did you mean {', '.join(near)}?)" if near else ""

@@ -1,0 +1,83 @@
+"""What people see in the terminal: notes, tables and bars; and JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = ["bar", "console", "print_json", "progress_wanted", "say", "table"]
+
+
+def say(text: str) -> None:
+    """One line to the person, on standard error."""
+    print(f"deql: {' '.join(str(text).split())}", file=sys.stderr)
+
+
+def progress_wanted() -> bool:
+    """Bars are for people: only when standard error is a terminal."""
+    return sys.stderr.isatty()
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; numbers that JSON lacks become null.
+
+    Examples
+    --------
+    >>> print_json({"item": "tea", "score": float("nan")})
+    {"item": "tea", "score": null}
+    """
+    print(json.dumps(_plain(value), ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
+
+
+def console() -> Any:
+    """A rich console on standard output."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Any:
+    """A titled table: text to the left, numbers (columns with a name, after the first) to the right.
+
+    Cells are never read as markup, so an item may be named anything.
+    """
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        grid.add_column(name, justify="right" if place and name else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    return Group(Text(title, "bold"), grid) if title else grid
+
+
+def bar(value: float, low: float, high: float, width: int) -> str:
+    """A horizontal bar from ``low`` to ``value`` on an axis that ends at ``high``, in eighths of a cell.
+
+    Examples
+    --------
+    >>> bar(0.75, 0.0, 1.0, 4)
+    '███'
+    >>> bar(0.2, 0.0, 1.0, 4)
+    '▊'
+    """
+    eighths = round(8 * width * (value - low) / (high - low)) if high > low else 8 * width
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
