@@ -83,19 +83,23 @@ def gram(
     rows = np.arange(n + 1, dtype=np.int64)
     cost = histories[by_item.indptr] + rows * rows // 8
     bounds = np.searchsorted(cost, np.linspace(0, cost[-1], max(2, min(100, n // 128)))[1:-1])
+    rows_done, stop = np.zeros(n, np.int64), np.zeros(1, bool)
     run_slices(
         _sum_rows, np.unique([0, *bounds, n]).tolist(),
         by_item.indptr, by_item.indices, weighted, matrix.indptr, matrix.indices, matrix.data,
-        n, packed.tile, packed.data, report=report,
+        n, packed.tile, packed.data, rows_done, stop,
+        stop=stop, poll=None if report is None else lambda: report(int(rows_done.sum()), n),
     )  # fmt: skip
     return packed
 
 
 @njit(cache=True, nogil=True)
-def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n, tile, out):  # type: ignore[no-untyped-def]
+def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n, tile, out, rows_done, stop):  # type: ignore[no-untyped-def]
     # Row i of the lower triangle: S_ij = Σ_u (w_u·r_ui)·r_uj for j ≤ i, over the users u who have i.
     row = np.zeros(last, np.float64)
     for i in range(first, last):
+        if stop[0]:
+            return
         row[: i + 1] = 0
         for p in range(item_ptr[i], item_ptr[i + 1]):
             u = users[p]
@@ -109,9 +113,9 @@ def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n
             start = block * tile
             width = min(tile, n - start)
             base = _offset(block, n, tile) + (i - start) * width
-            stop = min(i + 1, start + width)
-            for j in range(start, stop):
+            for j in range(start, min(i + 1, start + width)):
                 out[base + j - start] = row[j]
             if i < start + width:  # the diagonal tile is stored whole: mirror this row into its column
                 for j in range(start, i):
                     out[_offset(block, n, tile) + (j - start) * width + i - start] = row[j]
+        rows_done[first] += 1

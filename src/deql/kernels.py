@@ -17,8 +17,8 @@ from deql.precision.plan import STRIP
 __all__ = ["contributions", "rank_users"]
 
 SPARE = 8
-"""Runners-up kept beside the k best: scores are compared in the store's precision first, and the
-last places are then decided by the exact ones."""
+"""Runners-up kept beside the k best: the scan's float64 sums may be off in the last bit, so the last
+places are decided among these by the exact scores."""
 
 _offset: Any = njit(block_offset)
 
@@ -49,7 +49,7 @@ def contributions(data, n, tile, gain, shift, items, values, target, out):  # ty
         total += abs(out[t])
     if total == 0.0:
         return 0.0
-    grid = 2.0 ** (np.ceil(np.log2(total)) - 51)
+    grid = 2.0 ** max(np.ceil(np.log2(total)) - 51, -1074.0)  # no smaller power of two exists
     score = 0.0
     for t in range(len(items)):
         out[t] = np.round(out[t] / grid) * grid
@@ -129,13 +129,15 @@ def _replace_worst(scores, items, score, item):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def rank_users(  # type: ignore[no-untyped-def]
-    first, last, data, n, tile, gain, shift, indptr, indices, values, allowed, exclude_seen, out_items, out_scores
+    first, last, data, n, tile, gain, shift, indptr, indices, values, allowed, exclude_seen, out_items, out_scores,
+    strips_done, stop,
 ):  # fmt: skip
     """Write the best items of users ``first`` … ``last − 1`` into their rows of the outputs.
 
     Items go by in strips of columns. A strip's part of P, for the items that occur in these
     histories, is copied once and stays in cache while every user's scores for it are summed in the
     order of the history and offered to the user's heap: no users × items array exists.
+    ``strips_done[first]`` counts them for whoever watches, and a true ``stop[0]`` ends the work.
     """
     local = np.full(n, -1, np.int32)
     for p in range(indptr[first], indptr[last]):
@@ -148,15 +150,18 @@ def rank_users(  # type: ignore[no-untyped-def]
             local[j] = used
             used += 1
     strip = np.zeros((used, STRIP), data.dtype)
-    scores = np.empty(STRIP, data.dtype)
-    factors = np.empty(STRIP, data.dtype)
+    scores = np.empty(STRIP)
+    factors = np.empty(STRIP)
     count = last - first
     k = out_items.shape[1]
-    heap_scores = np.full((count, k + SPARE), -np.inf, data.dtype)
+    heap_scores = np.full((count, k + SPARE), -np.inf)
     # Unfilled places hold item n, beyond every real one, so that they are the worst of the −inf.
     heap_items = np.full((count, k + SPARE), n, np.int32)
     cursor = indptr[first:last].copy()
     for low in range(0, n, STRIP):
+        if stop[0]:
+            return
+        strips_done[first] += 1
         width = min(STRIP, n - low)
         wanted = False
         for c in range(STRIP):
@@ -166,13 +171,15 @@ def rank_users(  # type: ignore[no-untyped-def]
             continue
         _pack_strip(data, n, tile, rows[:used], low, width, strip)
         for u in range(count):
-            stop = indptr[first + u + 1]
+            end = indptr[first + u + 1]
             scores[:] = 0
-            for p in range(indptr[first + u], stop):
-                _add_scaled(scores, strip[local[indices[p]]], values[p])
+            for p in range(indptr[first + u], end):
+                _add_scaled(scores, strip[local[indices[p]]], np.float64(values[p]))
             _multiply(scores, factors)
             p = cursor[u]
-            while p < stop and indices[p] < low + width:
+            while p < end and indices[p] < low:  # in strips that were passed over
+                p += 1
+            while p < end and indices[p] < low + width:
                 c = indices[p] - low
                 scores[c] = -np.inf if exclude_seen else scores[c] + values[p] * shift[low + c]
                 p += 1
@@ -185,14 +192,14 @@ def rank_users(  # type: ignore[no-untyped-def]
                         bar = heap_scores[u, 0]
     exact = np.empty(k)
     for u in range(count):
-        begin, stop = indptr[first + u], indptr[first + u + 1]
-        parts = np.empty(stop - begin)
+        begin, end = indptr[first + u], indptr[first + u + 1]
+        parts = np.empty(end - begin)
         exact[:] = -np.inf
         items = np.full(k, n, np.int32)
         for t in range(k + SPARE):
             item = heap_items[u, t]
             if item < n:
-                score = contributions(data, n, tile, gain, shift, indices[begin:stop], values[begin:stop], item, parts)
+                score = contributions(data, n, tile, gain, shift, indices[begin:end], values[begin:end], item, parts)
                 if score > exact[0] or (score == exact[0] and item < items[0]):
                     _replace_worst(exact, items, score, item)
         # Take the worst off the heap again and again: the row fills from its end.

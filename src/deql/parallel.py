@@ -1,19 +1,20 @@
 """Threads for the kernels, which release the interpreter's lock while they run.
 
 Plain threads rather than numba's own: those end the process when two Python threads enter parallel
-code at once under some of numba's threading layers, take seconds more to compile, and cannot be
-interrupted.
+code at once under some of numba's threading layers, take seconds more to compile, and can be neither
+watched nor interrupted.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
-from deql.progress import Report
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["run_slices", "thread_count"]
 
@@ -35,11 +36,28 @@ def thread_count() -> int:
 
 
 def run_slices(
-    kernel: Callable[..., Any], bounds: Iterable[int], *arguments: Any, report: Report | None = None
+    kernel: Callable[..., Any],
+    bounds: Iterable[int],
+    *arguments: Any,
+    stop: NDArray[np.bool_] | None = None,
+    poll: Callable[[], None] | None = None,
 ) -> None:
     """Call ``kernel(first, last, *arguments)`` for consecutive bounds, in threads.
 
-    An interruption takes effect when the slices under way are done; no further one is started.
+    When interrupted, no further slice is started, and those under way are asked to end.
+
+    Parameters
+    ----------
+    kernel : callable
+        Releases the interpreter's lock while it works.
+    bounds : iterable of int
+        Where slices begin and end.
+    *arguments
+        Handed to the kernel as they are.
+    stop : ndarray of one bool, optional
+        Set to True on an interruption; a kernel that is given it too may look at it and return early.
+    poll : callable, optional
+        Called a few times a second while the work goes on, and at its end.
 
     Examples
     --------
@@ -48,21 +66,23 @@ def run_slices(
     >>> sorted(seen)
     [(0, 3), (3, 5)]
     """
-    edges = list(bounds)
-    slices = list(pairwise(edges))
+    slices = list(pairwise(bounds))
     workers = min(thread_count(), len(slices))
-    if workers <= 1:
+    if workers <= 1 and poll is None:  # one short call: no thread to start
         for first, last in slices:
             kernel(first, last, *arguments)
-            if report is not None:
-                report(last, edges[-1])
         return
-    pool = ThreadPoolExecutor(workers)
-    try:
-        done = 0
-        for (first, last), _ in zip(slices, pool.map(lambda s: kernel(*s, *arguments), slices), strict=True):
-            done += last - first
-            if report is not None:
-                report(done, edges[-1] - edges[0])
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        pending = {pool.submit(kernel, first, last, *arguments) for first, last in slices}
+        try:
+            while pending:
+                done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                if poll is not None:
+                    poll()
+        except BaseException:
+            if stop is not None:
+                stop[0] = True
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from deql.interactions.table import canonical
 from deql.kernels import rank_users
 from deql.parallel import run_slices, thread_count
 from deql.precision import PackedSymmetric
+from deql.precision.plan import STRIP
 from deql.progress import Report
 
 __all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories", "rank"]
@@ -59,6 +61,9 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
         pair.from_popularity = from_popularity
         return pair
 
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.ids, self.scores, self.from_popularity
+
     @property
     def ids(self) -> NDArray[Any]:
         """Item ids, best first."""
@@ -88,13 +93,12 @@ def encode_histories(histories: Any, index: dict[Any, int], items: NDArray[Any],
         if histories.items is items or np.array_equal(histories.items, items):
             return histories.matrix
         columns = np.array([index.get(item, NO_ITEM) for item in histories.items.tolist()])
-        unknown = [item for item, column in zip(histories.items.tolist(), columns, strict=True) if column < 0]
-        _tell_unknown(unknown, strict)
+        _tell_unknown(histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), strict)
         known = np.flatnonzero(columns >= 0)
         narrow = csr_array(histories.matrix[:, known]).tocoo()
         placed = (narrow.data, (narrow.row, columns[known][narrow.col]))
         return canonical(csr_array(placed, shape=(histories.n_users, len(items))))
-    if issparse(histories) or (isinstance(histories, np.ndarray) and histories.dtype != object):
+    if issparse(histories) or (isinstance(histories, np.ndarray) and histories.dtype.kind in "biuf"):
         matrix = canonical(histories)
         if matrix.shape[1] != len(items):
             raise ParameterError(
@@ -128,8 +132,8 @@ def allowed_items(
     for name, given, value in (("candidates", candidates, True), ("exclude", exclude, False)):
         if given is None:
             continue
-        if isinstance(given, str):
-            raise ParameterError(f"{name} must be a list of item ids, got the text {given!r}")
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ParameterError(f"{name} must be a list of item ids, got {given!r}")
         found = [(item, _lookup(item, index)) for item in given]
         unknown = [item for item, column in found if column is None]
         if unknown:
@@ -185,10 +189,13 @@ def rank(
     if allowed is None:
         allowed = np.ones(n, bool)
     slices = max(1, min(users, thread_count() * -(-users // (thread_count() * _USERS_PER_SLICE))))
+    strips_done, stop = np.zeros(users + 1, np.int64), np.zeros(1, bool)
+    total = slices * -(-n // STRIP)
     run_slices(
         rank_users, np.linspace(0, users, slices + 1).astype(int).tolist(),
         precision.data, n, precision.tile, gain, shift, matrix.indptr, matrix.indices,
-        matrix.data.astype(precision.dtype, copy=False), allowed, exclude_seen, items, scores, report=report,
+        matrix.data.astype(precision.dtype, copy=False), allowed, exclude_seen, items, scores, strips_done, stop,
+        stop=stop, poll=None if report is None else lambda: report(int(strips_done.sum()), total),
     )  # fmt: skip
     return items, scores
 
@@ -219,5 +226,13 @@ def _tell_unknown(unknown: Sequence[Any], strict: bool) -> None:
         raise UnknownItemError(f"histories name items the model does not know: {name_some(distinct)}")
     warnings.warn(
         f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in histories: {name_some(distinct)}",
-        stacklevel=4,
+        stacklevel=_levels_to_the_caller(),
     )
+
+
+def _levels_to_the_caller() -> int:
+    """How far up the stack, seen from who asks, the code outside this package is."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("deql."):
+        level, frame = level + 1, frame.f_back
+    return level
