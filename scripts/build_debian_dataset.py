@@ -40,7 +40,8 @@ def named_packages(index: str) -> Iterator[tuple[str, str]]:
     [('a', 'b'), ('a', 'd'), ('a', 'e')]
     """
     for stanza in index.split("\n\n"):
-        fields = dict(re.findall(r"^([A-Za-z-]+): (.*)$", stanza, flags=re.MULTILINE))
+        unfolded = re.sub(r"\n[ \t]+", " ", stanza)
+        fields = dict(re.findall(r"^([A-Za-z-]+): (.*)$", unfolded, flags=re.MULTILINE))
         for field in FIELDS:
             for clause in fields.get(field, "").split(","):
                 name = re.match(r"[a-z0-9][a-z0-9+.-]*", clause.strip())

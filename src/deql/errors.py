@@ -59,6 +59,10 @@ def name_some(names: Sequence[Any] | NDArray[Any], limit: int = 5) -> str:
     >>> name_some(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
-    shown = ", ".join(repr(name.item() if hasattr(name, "item") else name) for name in names[:limit])
+    shown = ", ".join(_short(repr(name.item() if hasattr(name, "item") else name)) for name in names[:limit])
     rest = len(names) - limit
     return f"{shown} and {rest:,} more" if rest > 0 else shown
+
+
+def _short(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

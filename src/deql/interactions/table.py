@@ -59,11 +59,14 @@ class Interactions:
     @classmethod
     def from_pairs(cls, users: ArrayLike, items: ArrayLike, weights: ArrayLike | None = None) -> Interactions:
         """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
-        user_ids, rows = np.unique(_id_array(users), return_inverse=True)
-        item_ids, columns = np.unique(_id_array(items), return_inverse=True)
-        if len(rows) != len(columns):
-            raise DataError(f"users and items must be as long as each other, got {len(rows)} and {len(columns)}")
+        user_ids, rows = _factorise(_id_array(users))
+        item_ids, columns = _factorise(_id_array(items))
         values = np.ones(len(rows), np.float32) if weights is None else np.asarray(weights, np.float32)
+        if not len(rows) == len(columns) == len(values):
+            raise DataError(
+                "users, items and weights must be as long as each other, "
+                f"got {len(rows):,}, {len(columns):,} and {len(values):,}"
+            )
         matrix = csr_array((values, (rows, columns)), shape=(len(user_ids), len(item_ids)))
         matrix.sum_duplicates()
         if weights is None:
@@ -123,6 +126,9 @@ def canonical(matrix: Any) -> csr_array:
     dtype('float32')
     """
     if not issparse(matrix):
+        if hasattr(matrix, "columns"):
+            raise DataError(f"expected Interactions or a users × items matrix, got a {type(matrix).__name__}: "
+                            "a frame with a row for each interaction goes through deql.read_interactions")  # fmt: skip
         matrix = np.asarray(matrix)
         if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
             raise DataError(
@@ -170,5 +176,17 @@ def _id_array(ids: ArrayLike) -> NDArray[Any]:
     if array.ndim != 1:
         raise DataError(f"ids must be a flat sequence, got {array.ndim} dimensions")
     if array.dtype.kind in "iu":
+        if len(array) and array.max() > np.iinfo(np.int64).max:
+            raise DataError(f"the id {array.max()} is too large for a whole number of 64 bits: give the ids as text")
         return array.astype(np.int64)
     return array if array.dtype == object else array.astype(object)
+
+
+def _factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Sorted distinct ids and the place of each given one among them."""
+    try:
+        distinct, places = np.unique(ids, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(one).__name__ for one in ids.tolist()})
+        raise DataError(f"ids must be all of one kind, got {' and '.join(kinds)}") from None
+    return distinct, places
