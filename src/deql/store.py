@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from itertools import pairwise
 from pathlib import Path
@@ -33,25 +34,27 @@ def write(path: Path, model: Recommender) -> None:
     arrays, facts = model._state()
     arrays |= _pack_ids(model.items_)
     metadata = {
-        "format": _FORMAT,
         "format_version": str(FORMAT_VERSION),
         "library_version": deql.__version__,
         "model": type(model).__name__,
-        "parameters": json.dumps(model.get_params(), sort_keys=True),
+        "parameters": json.dumps(model.get_params(), sort_keys=True, default=np.generic.item),
         "facts": json.dumps(facts, sort_keys=True),
         "vocabulary_checksum": _digest({}, {name: a for name, a in arrays.items() if name.startswith("items")}),
     }
     metadata["checksum"] = _digest(metadata, arrays)
+    # Under one key: safetensors keeps several in random order, and equal models should be equal files.
+    header = {_FORMAT: json.dumps(metadata, sort_keys=True)}
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder: name a file to save the model in")
     if not path.absolute().parent.is_dir():
         raise ModelFileError(f"there is no folder {path.absolute().parent} to save the model in")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        save_file(arrays, temporary, metadata=metadata)
-        _to_disk(temporary)
+        save_file(arrays, temporary, metadata=header)
+        _to_disk(temporary, os.O_RDWR)
         os.replace(temporary, path)
-        _to_disk(path.absolute().parent)
+        if os.name == "posix":  # elsewhere a folder cannot be opened, and renaming is durable by itself
+            _to_disk(path.absolute().parent, os.O_RDONLY)
     except DeqlError:
         raise
     except Exception as error:  # safetensors has its own error type for a full disk
@@ -93,10 +96,8 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
 
     path = Path(path)
     metadata, arrays = _map_file(path)
-    if metadata.get("format") != _FORMAT:
-        raise ModelFileError(f"{path} is not a deql model file")
     version = metadata.get("format_version", "")
-    if not version.isdigit() or int(version) > FORMAT_VERSION:
+    if not re.fullmatch("[0-9]+", version) or int(version) > FORMAT_VERSION:
         raise ModelFileError(
             f"{path} has format version {version or 'none'}, written by deql {metadata.get('library_version', '?')}; "
             f"this is deql {deql.__version__}, which reads up to {FORMAT_VERSION}: update deql"
@@ -114,7 +115,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
         model._restore(arrays, json.loads(metadata["facts"]))
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
     return model
 
@@ -127,7 +128,9 @@ def _map_file(path: Path) -> tuple[dict[str, str], Arrays]:
         raise ModelFileError(f"there is no model file {path}")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
+            metadata = json.loads((file.metadata() or {}).get(_FORMAT, "null"))
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            raise ModelFileError(f"{path} is not a deql model file")
         with open(path, "rb") as raw:
             size = int.from_bytes(raw.read(8), "little")
             header: dict[str, Any] = json.loads(raw.read(size))
@@ -140,6 +143,8 @@ def _map_file(path: Path) -> tuple[dict[str, str], Arrays]:
                 arrays[name] = np.empty(shape, dtype) if empty else np.memmap(path, dtype, "r", start, shape)
     except SafetensorError as error:
         raise ModelFileError(f"{path} is not a deql model file, or is damaged or cut short: {error}") from None
+    except ModelFileError:
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise ModelFileError(f"{path} cannot be read as a model file: {error}") from None
     return metadata, arrays
@@ -174,8 +179,8 @@ def _unpack_ids(arrays: Arrays) -> NDArray[Any]:
     return ids
 
 
-def _to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _to_disk(path: Path, mode: int) -> None:
+    descriptor = os.open(path, mode)
     try:
         os.fsync(descriptor)
     finally:
