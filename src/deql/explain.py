@@ -32,8 +32,8 @@ class Explanation(Sequence[Contribution]):
     parts : tuple of Contribution
         One for each item of the history, or the k largest of them.
     rest : float
-        What the parts leave: the sum of those left out because of k, and for :class:`deql.Popularity`
-        the item's own popularity. Otherwise 0.
+        What the parts leave: the sum of those left out because of k, and the item's own popularity
+        where that is the score (:class:`deql.Popularity`, or an empty history). Otherwise 0.
 
     Examples
     --------

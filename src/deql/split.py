@@ -84,6 +84,8 @@ def split_strong(
     for name, share in (("test_users", test_users), ("validation_users", validation_users), ("held_out", held_out)):
         if not 0 < share < 1:
             raise ParameterError(f"{name} must be a share between 0 and 1, got {share!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ParameterError(f"seed must be a whole number from 0 up, got {seed!r}")
     n_test, n_validation = (round(share * data.n_users) for share in (test_users, validation_users))
     if n_test == 0 or n_validation == 0 or n_test + n_validation >= data.n_users:
         raise DataError(

@@ -118,9 +118,7 @@ def explanation_table(why: Any) -> Any:
 def _load(path: Path) -> Any:
     from deql.store import load
 
-    model = load(path)
-    model.progress = progress_wanted()
-    return model
+    return load(path)
 
 
 def _recommend_many(
@@ -135,6 +133,7 @@ def _recommend_many(
     if out is not None and not out.absolute().parent.is_dir():
         raise ParameterError(f"there is no folder {out.absolute().parent}")
     data = read_interactions(source, user=user, item=item)
+    model.progress = progress_wanted()
     found = model.recommend(data, **options)
     filled = ~np.isnan(found.scores)
     rows, ranks = np.nonzero(filled)

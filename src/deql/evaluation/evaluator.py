@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.errors import DataError
+from deql.errors import DataError, ParameterError
 from deql.evaluation.metrics import METRICS, parse_metric
 from deql.models.base import Recommender
 from deql.recommend import NO_ITEM, encode_histories
@@ -37,7 +37,9 @@ class Evaluation:
     users: NDArray[np.object_]
 
 
-def evaluate(model: Recommender, target: HeldOut, metrics: Sequence[str] = ("recall@20", "ndcg@20")) -> Evaluation:
+def evaluate(
+    model: Recommender, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")
+) -> Evaluation:
     """Judge a model on held-out interactions.
 
     Parameters
@@ -45,7 +47,7 @@ def evaluate(model: Recommender, target: HeldOut, metrics: Sequence[str] = ("rec
     model : fitted model
     target : HeldOut
         ``split.test`` or ``split.validation``.
-    metrics : sequence of str
+    metrics : str or sequence of str
         ``recall@k`` divides by the number of held-out items, ``recall_capped@k`` by at most k of
         them, ``ndcg@k`` has binary relevance.
 
@@ -61,7 +63,9 @@ def evaluate(model: Recommender, target: HeldOut, metrics: Sequence[str] = ("rec
     >>> {name: round(value, 3) for name, value in result.means.items()}
     {'recall@20': 0.302, 'ndcg@20': 0.23}
     """
-    wanted = {text: parse_metric(text) for text in metrics}
+    wanted = {text: parse_metric(text) for text in ([metrics] if isinstance(metrics, str) else metrics)}
+    if not wanted:
+        raise ParameterError("name at least one metric, such as ndcg@20")
     depth = max(k for _, k in wanted.values())
     sizes = np.diff(target.held_out.matrix.indptr)
     judged = np.flatnonzero(sizes > 0)

@@ -182,11 +182,17 @@ class Recommender(ABC):
             A sequence of ``(item, value)`` that adds up to its ``score`` exactly.
         """
         self._check_fitted()
+        if k is not None:
+            _check_count(k)
+        if isinstance(history, str | bytes) or not isinstance(history, Iterable):
+            raise ParameterError(f"a history must be a list of item ids, got {history!r}")
         target = self._column(item)
         columns = encode_histories([history], self._item_index, self.items_, strict).indices
         values, score = self._contributions(columns, target)
+        if not len(columns):  # recommend gives the popularity order then
+            score = self._share(target)
         order = np.lexsort((columns, -np.abs(values)))
-        shown = order if k is None else order[: max(0, k)]
+        shown = order[:k]
         parts = tuple(
             Contribution(name, float(value))
             for name, value in zip(self.items_[columns[shown]].tolist(), values[shown], strict=True)
@@ -226,8 +232,7 @@ class Recommender(ABC):
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
         """Best columns, their scores, and which rows are the popularity order."""
         self._check_fitted()
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ParameterError(f"k must be a whole number from 1 up, got {k!r}")
+        _check_count(k)
         matrix = encode_histories(histories, self._item_index, self.items_, strict)
         allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates)
         k = min(int(k), len(self.items_))
@@ -260,9 +265,18 @@ class Recommender(ABC):
         order = np.argsort(-self.item_counts_, kind="stable")
         best = order[allowed[order]][:k]
         columns[: len(best)] = best
-        scores[: len(best)] = self.item_counts_[best] / max(1, self.n_users_)
+        scores[: len(best)] = self._share(best)
         return columns, scores
+
+    def _share(self, columns: Any) -> Any:
+        """Share of users who have the items."""
+        return self.item_counts_[columns] / max(1, self.n_users_)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "items_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+
+
+def _check_count(k: Any) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ParameterError(f"k must be a whole number from 1 up, got {k!r}")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.errors import NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
+from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
 from deql.gram import gram, user_weights
 from deql.interactions import Interactions
 from deql.kernels import contributions
@@ -117,6 +117,9 @@ class LinearAutoencoder(_Fitted):
         matrix = data.matrix
         weights = user_weights(matrix, self.user_power)
         diagonal = (matrix.multiply(matrix)).astype(np.float64).T @ weights
+        if not diagonal.max() < np.finfo(self.dtype).max:
+            worst = int(diagonal.argmax())
+            raise DataError(f"the values of item {name_some(data.items[[worst]])} are too large for {self.dtype}")
         self._check_invertible(data, diagonal)
         with stages(self.progress) as stage:
             store = gram(matrix, user_power=self.user_power, dtype=self.dtype, report=stage("Gram matrix"))

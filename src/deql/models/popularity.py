@@ -54,4 +54,4 @@ class Popularity(Recommender):
 
     def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
         # The history has no say: its parts are zero and the score is the item's own popularity.
-        return np.zeros(len(columns)), float(self.item_counts_[target] / max(1, self.n_users_))
+        return np.zeros(len(columns)), float(self._share(target))

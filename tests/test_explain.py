@@ -1,0 +1,131 @@
+import math
+import random
+
+import numpy as np
+import pytest
+
+from deql import DEQL, EASE, Popularity
+from deql.errors import NotFittedError, ParameterError, UnknownItemError
+
+N = 90
+
+
+@pytest.fixture(scope="module", params=["float32", "float64"])
+def model(request, random_matrix):
+    """b above 1 and a diagonal, so that the parts have both signs and the target's own part counts."""
+    return DEQL(l2=0.5, dropout=0.2, b=3.0, dtype=request.param).fit(random_matrix(250, N))
+
+
+@pytest.fixture(scope="module")
+def histories():
+    """Two hundred histories of one to eighty items."""
+    generator = np.random.default_rng(4)
+    return [generator.permutation(N)[: generator.integers(1, 80)].tolist() for _ in range(200)]
+
+
+def test_parts_add_up_to_the_score_in_any_order(model, histories):
+    shuffler = random.Random(0)
+    for target, history in enumerate(histories):
+        why = model.explain(history, target % N)
+        values = [part.value for part in why]
+        assert len(values) == len(history)
+        assert why.rest == 0
+        shuffled = shuffler.sample(values, len(values))
+        for order in (values, values[::-1], shuffled, sorted(values)):
+            total = 0.0
+            for value in order:
+                total += value
+            assert total == why.score
+            assert sum(order) == math.fsum(order) == np.sum(order) == np.cumsum(order)[-1] == why.score
+
+
+def test_the_score_is_the_one_that_recommend_returns(model, histories):
+    ids, scores = model.recommend(histories, k=N, exclude_seen=False)
+    for history, row, row_scores in zip(histories[:40], ids.tolist(), scores.tolist(), strict=False):
+        for item, score in zip(row, row_scores, strict=True):
+            assert model.explain(history, item).score == score
+
+
+def test_parts_are_the_entries_of_w(model, histories):
+    W = model.weights().astype(float)
+    for target, history in enumerate(histories[:N]):
+        for item, value in model.explain(history, target):
+            assert value == pytest.approx(W[item, target], rel=1e-5, abs=1e-6)
+
+
+def test_parts_come_largest_first_one_for_each_item(model, histories):
+    why = model.explain(histories[0] * 2, 3)
+    sizes = [abs(part.value) for part in why]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sorted(part.item for part in why) == sorted(histories[0])
+    assert why.item == 3
+
+
+def test_the_order_of_the_history_does_not_matter(model, histories):
+    assert model.explain(histories[1], 5) == model.explain(histories[1][::-1], 5)
+
+
+@pytest.mark.parametrize("k", [1, 5, 1000])
+def test_what_k_cuts_off_is_in_the_rest(model, histories, k):
+    for target, history in enumerate(histories[:50]):
+        whole, cut = model.explain(history, target), model.explain(history, target, k=k)
+        assert cut.parts == whole.parts[:k]
+        assert cut.score == whole.score
+        assert cut.rest == sum(part.value for part in whole.parts[k:])
+        assert sum(part.value for part in cut) + cut.rest == cut.score
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True, "2"])
+def test_k_is_a_whole_number_from_1_up(toy, k):
+    with pytest.raises(ParameterError, match="k must be a whole number"):
+        EASE(l2=1.0).fit(toy).explain(["tea", "egg"], "jam", k=k)
+
+
+def test_an_explanation_is_a_sequence(toy):
+    why = EASE(l2=1.0).fit(toy).explain(["egg", "tea"], "jam")
+    assert len(why) == 2
+    assert why[0] == why.parts[0] == next(iter(why))
+    assert why[-1:] == why.parts[-1:]
+    assert why[0] in why
+
+
+def test_a_zero_diagonal_leaves_an_item_nothing_to_say_about_itself(toy):
+    parts = dict(EASE(l2=1.0, dtype="float64").fit(toy).explain(["egg", "tea"], "tea"))
+    assert parts["tea"] == pytest.approx(0, abs=1e-15)
+    assert parts["egg"] > 0.1
+
+
+def test_an_empty_history_leaves_the_popularity(model):
+    why = model.explain([], 3)
+    found = model.recommend([[]], k=len(model.items_))
+    assert why.score == why.rest == found.scores[0][found.ids[0].tolist().index(3)]
+    assert len(why) == 0
+
+
+def test_unknown_items(toy):
+    model = EASE(l2=1.0).fit(toy)
+    for target in ("gin", ["tea"]):
+        with pytest.raises(UnknownItemError, match="does not know the item"):
+            model.explain(["tea"], target)
+    with pytest.raises(UnknownItemError, match="'gin'"):
+        model.explain(["tea", "gin"], "jam", strict=True)
+    with pytest.warns(UserWarning, match="ignored 1 unknown item in histories: 'gin'"):
+        assert model.explain(["tea", "gin"], "jam") == model.explain(["tea"], "jam")
+
+
+def test_a_text_is_not_a_history(toy):
+    with pytest.raises(ParameterError, match="'tea'"):
+        EASE(l2=1.0).fit(toy).explain("tea", "jam")
+
+
+def test_popularity_leaves_all_to_the_rest(toy):
+    model = Popularity().fit(toy)
+    why = model.explain(["egg", "jam"], "tea")
+    assert [tuple(part) for part in why] == [("egg", 0), ("jam", 0)]
+    assert why.score == why.rest == 6 / 7
+    assert why.score == model.recommend([["egg", "jam"]], k=1).scores[0, 0]
+
+
+def test_a_model_must_be_fitted_first():
+    with pytest.raises(NotFittedError, match="not fitted"):
+        EASE().explain(["tea"], "jam")
