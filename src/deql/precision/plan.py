@@ -11,19 +11,16 @@ STRIP = 64
 def choose_tile(n: int) -> int:
     """Width of the block columns for an n × n matrix.
 
-    Measured on two cores against LAPACK's packed Cholesky pair (``spftrf`` and ``spftri``) on the
-    same matrix: up to about 2,000 columns one LAPACK call on the whole matrix is fastest and the
-    memory does not matter, so the matrix is one tile. Above that the sweep is within 5 % of the
-    packed pair when a tile is about n/24 wide: narrower tiles make the products memory-bound,
-    wider ones spend more on the panel.
+    A step's panel costs 3·tile/n of the whole work and its pass over the matrix is memory traffic
+    that narrow tiles repeat more often; measured on two cores, n/32 balances the two between 5,000
+    and 12,000 columns. Up to about 2,000 columns one LAPACK call on the whole matrix is fastest and
+    memory does not matter, so the matrix is one tile.
 
     Examples
     --------
     >>> choose_tile(900), choose_tile(5834), choose_tile(12_000), choose_tile(38_048)
-    (900, 256, 512, 1024)
+    (900, 192, 384, 1024)
     """
     if n <= 2048:
         return n
-    if n <= 8192:
-        return 256
-    return 512 if n <= 24_576 else 1024
+    return min(max(round(n / 32 / STRIP), 2), 16) * STRIP

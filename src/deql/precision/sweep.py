@@ -24,8 +24,8 @@ def sweep(matrix: PackedSymmetric, report: Report | None = None) -> None:
         A_ij ← A_ij − N_i·A_jkᵀ   (i, j ≠ k),    A_ik ← N_i,    A_kk ← −Q,
 
     and after the last pivot every tile changes sign. Each step does the same work, so progress is
-    honest, and all but a tile's Cholesky factor is matrix products. Beside the matrix it needs the
-    pivot's panel and its product with Q: 2·n·tile numbers.
+    honest, and all but a tile's Cholesky factor is matrix products. Beside the matrix it needs one
+    panel, the N_i: n·tile numbers.
 
     Parameters
     ----------
@@ -54,41 +54,33 @@ def sweep(matrix: PackedSymmetric, report: Report | None = None) -> None:
     n, tile, count = matrix.n, matrix.tile, matrix.n_blocks
     blocks = [matrix.block(index) for index in range(count)]
     panel = np.empty((n, min(tile, n)), matrix.dtype)
-    scaled = np.empty_like(panel)
     for k, pivot in enumerate(blocks):
         start, width = k * tile, pivot.shape[1]
         stop = start + width
         if width < panel.shape[1]:  # only the last block can be narrower
-            panel, scaled = np.empty((n, width), matrix.dtype), np.empty((n, width), matrix.dtype)
+            panel = np.empty((n, width), matrix.dtype)
         q = _invert_tile(pivot[:width], start)
-        if count > 1:
-            _gather_panel(blocks, k, tile, panel)
-            # BLAS is column-major and the store row-major, so every product is written transposed.
-            gemm(1.0, q, panel.T, 0.0, scaled.T, overwrite_c=True)
+        # Block row k left of the pivot: A_ki, the mirror images of the A_ik above it.
+        row = [block[start - i * tile : stop - i * tile] for i, block in enumerate(blocks[:k])]
+        # BLAS is column-major and the store row-major, so every product is written transposed.
+        for i, mirrored in enumerate(row):
+            gemm(1.0, q, mirrored.T, 0.0, panel[i * tile : (i + 1) * tile].T, trans_b=True, overwrite_c=True)
+        panel[start:stop] = 0
+        if stop < n:
+            gemm(1.0, q, pivot[width:].T, 0.0, panel[stop:].T, overwrite_c=True)
         for j, block in enumerate(blocks):
-            if j != k:
-                top = j * tile
-                own = panel[top : top + block.shape[1]]
-                gemm(-1.0, own.T, scaled[top:].T, 1.0, block.T, trans_a=True, overwrite_c=True)
-        for i in range(k):
-            blocks[i][start - i * tile : stop - i * tile] = scaled[i * tile : (i + 1) * tile].T
-        pivot[width:] = scaled[stop:]
+            if j < k:  # the tile is part of what the product overwrites, hence the copy
+                gemm(-1.0, row[j].copy().T, panel[j * tile :].T, 1.0, block.T, overwrite_c=True)
+            elif j > k:
+                own = pivot[(j - k) * tile : (j - k) * tile + block.shape[1]]
+                gemm(-1.0, own.T, panel[j * tile :].T, 1.0, block.T, trans_a=True, overwrite_c=True)
+        for i, mirrored in enumerate(row):
+            mirrored[:] = panel[i * tile : (i + 1) * tile].T
+        pivot[width:] = panel[stop:]
         np.negative(q, out=pivot[:width])
         if report is not None:
             report(k + 1, count)
     np.negative(matrix.data, out=matrix.data)
-
-
-def _gather_panel(blocks: list[NDArray[Any]], k: int, tile: int, panel: NDArray[Any]) -> None:
-    """Copy block column k of the whole symmetric matrix; its own tile becomes zero.
-
-    Tiles above the diagonal are read from their mirror images, A_ik = A_kiᵀ.
-    """
-    start, width = k * tile, blocks[k].shape[1]
-    for i in range(k):
-        panel[i * tile : (i + 1) * tile] = blocks[i][start - i * tile : start + width - i * tile].T
-    panel[start : start + width] = 0
-    panel[start + width :] = blocks[k][width:]
 
 
 def _invert_tile(tile: NDArray[Any], first: int) -> NDArray[Any]:
