@@ -16,7 +16,7 @@ from deql.precision.plan import STRIP
 
 __all__ = ["contributions", "rank_users"]
 
-SPARE = 8
+SPARE = 4
 """Runners-up kept beside the k best: the scan's float64 sums may be off in the last bit, so the last
 places are decided among these by the exact scores."""
 
@@ -64,26 +64,20 @@ def _pack_strip(data, n, tile, rows, low, width, out):  # type: ignore[no-untype
     start = block * tile
     block_width = min(tile, n - start)
     base = _offset(block, n, tile) + low - start
-    count = len(rows)
-    above = 0
-    while above < count and rows[above] < start:
-        above += 1
-    for r in range(above, count):
-        place = base + (rows[r] - start) * block_width
-        for c in range(width):
-            out[r, c] = data[place + c]
-    # Rows above the block are columns of earlier blocks. Sixteen at a time, so that a cache line of
-    # the store is used whole where neighbouring items are wanted.
-    places = np.empty(16, np.int64)
-    for first in range(0, above, 16):
-        group = min(16, above - first)
-        for g in range(group):
-            j = rows[first + g]
+    for r in range(len(rows)):
+        j = rows[r]
+        into = out[r]
+        if j >= start:
+            place = base + (j - start) * block_width
+            row = data[place : place + width]
+            for c in range(width):
+                into[c] = row[c]
+        else:  # above the block: a column of an earlier one, by symmetry
             other = j // tile
-            places[g] = _offset(other, n, tile) + (low - other * tile) * tile + j - other * tile
-        for c in range(width):
-            for g in range(group):
-                out[first + g, c] = data[places[g] + c * tile]
+            place = _offset(other, n, tile) + (low - other * tile) * tile + j - other * tile
+            column = data[place : place + (width - 1) * tile + 1]
+            for c in range(width):
+                into[c] = column[c * tile]
 
 
 @njit(cache=True, nogil=True)
@@ -107,24 +101,50 @@ def _largest(scores):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _replace_worst(scores, items, score, item):  # type: ignore[no-untyped-def]
-    # Heap with the worst entry at the root: the lowest score, and of equal scores the highest item.
-    k = len(scores)
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= k:
+def _better(score, item, other_score, other_item):  # type: ignore[no-untyped-def]
+    # The order of every list: the higher score first, and of equal scores the lower item.
+    return score > other_score or (score == other_score and item < other_item)
+
+
+@njit(cache=True, nogil=True)
+def _keep_best(scores, items, fill, keep):  # type: ignore[no-untyped-def]
+    # Quickselect: the best ``keep`` of ``fill`` > ``keep`` entries come first; returns the last one's score.
+    low, high, last = 0, fill - 1, keep - 1
+    while low < high:
+        score, item = scores[(low + high) // 2], items[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while _better(scores[i], items[i], score, item):
+                i += 1
+            while _better(score, item, scores[j], items[j]):
+                j -= 1
+            if i <= j:
+                scores[i], scores[j] = scores[j], scores[i]
+                items[i], items[j] = items[j], items[i]
+                i += 1
+                j -= 1
+        if last <= j:
+            high = j
+        elif last >= i:
+            low = i
+        else:
             break
-        right = child + 1
-        if right < k and (
-            scores[right] < scores[child] or (scores[right] == scores[child] and items[right] > items[child])
-        ):
-            child = right
-        if scores[child] > score or (scores[child] == score and items[child] < item):
-            break
-        scores[place], items[place] = scores[child], items[child]
-        place = child
-    scores[place], items[place] = score, item
+    return scores[last]
+
+
+@njit(cache=True, nogil=True)
+def _sort_best(scores, items, fill):  # type: ignore[no-untyped-def]
+    # Shell sort: lists are short, and it needs no memory.
+    gap = fill // 2
+    while gap > 0:
+        for i in range(gap, fill):
+            score, item = scores[i], items[i]
+            j = i
+            while j >= gap and _better(score, item, scores[j - gap], items[j - gap]):
+                scores[j], items[j] = scores[j - gap], items[j - gap]
+                j -= gap
+            scores[j], items[j] = score, item
+        gap //= 2
 
 
 @njit(cache=True, nogil=True)
@@ -136,7 +156,7 @@ def rank_users(  # type: ignore[no-untyped-def]
 
     Items go by in strips of columns. A strip's part of P, for the items that occur in these
     histories, is copied once and stays in cache while every user's scores for it are summed in the
-    order of the history and offered to the user's heap: no users × items array exists.
+    order of the history and the best are kept: no users × items array exists.
     ``strips_done[first]`` counts them for whoever watches, and a true ``stop[0]`` ends the work.
     """
     local = np.full(n, -1, np.int32)
@@ -149,14 +169,23 @@ def rank_users(  # type: ignore[no-untyped-def]
             rows[used] = j
             local[j] = used
             used += 1
+    base = indptr[first]
+    places = np.empty(indptr[last] - base, np.int32)
+    for p in range(base, indptr[last]):
+        places[p - base] = local[indices[p]]
     strip = np.zeros((used, STRIP), data.dtype)
     scores = np.empty(STRIP)
     factors = np.empty(STRIP)
     count = last - first
     k = out_items.shape[1]
-    heap_scores = np.full((count, k + SPARE), -np.inf)
-    # Unfilled places hold item n, beyond every real one, so that they are the worst of the −inf.
-    heap_items = np.full((count, k + SPARE), n, np.int32)
+    # Candidates of each user: collected until the room is used up, then cut back to the best ``keep``,
+    # the worst of which is the bar for those that follow.
+    keep = k + SPARE
+    room = 2 * keep + 16
+    found_scores = np.empty((count, room))
+    found_items = np.empty((count, room), np.int32)
+    found = np.zeros(count, np.int32)
+    bars = np.full(count, -np.inf)
     cursor = indptr[first:last].copy()
     for low in range(0, n, STRIP):
         if stop[0]:
@@ -174,7 +203,7 @@ def rank_users(  # type: ignore[no-untyped-def]
             end = indptr[first + u + 1]
             scores[:] = 0
             for p in range(indptr[first + u], end):
-                _add_scaled(scores, strip[local[indices[p]]], np.float64(values[p]))
+                _add_scaled(scores, strip[places[p - base]], np.float64(values[p]))
             _multiply(scores, factors)
             p = cursor[u]
             while p < end and indices[p] < low:  # in strips that were passed over
@@ -184,27 +213,27 @@ def rank_users(  # type: ignore[no-untyped-def]
                 scores[c] = -np.inf if exclude_seen else scores[c] + values[p] * shift[low + c]
                 p += 1
             cursor[u] = p
-            bar = heap_scores[u, 0]
+            bar = bars[u]
             if _largest(scores) > bar:
+                mine, theirs, fill = found_scores[u], found_items[u], found[u]
                 for c in range(width):
                     if scores[c] > bar and allowed[low + c]:
-                        _replace_worst(heap_scores[u], heap_items[u], scores[c], low + c)
-                        bar = heap_scores[u, 0]
-    exact = np.empty(k)
+                        mine[fill], theirs[fill] = scores[c], low + c
+                        fill += 1
+                        if fill == room:
+                            bar = _keep_best(mine, theirs, fill, keep)
+                            fill = keep
+                found[u], bars[u] = fill, bar
     for u in range(count):
         begin, end = indptr[first + u], indptr[first + u + 1]
+        mine, theirs, fill = found_scores[u], found_items[u], found[u]
+        if fill > keep:
+            _keep_best(mine, theirs, fill, keep)
+            fill = keep
         parts = np.empty(end - begin)
-        exact[:] = -np.inf
-        items = np.full(k, n, np.int32)
-        for t in range(k + SPARE):
-            item = heap_items[u, t]
-            if item < n:
-                score = contributions(data, n, tile, gain, shift, indices[begin:end], values[begin:end], item, parts)
-                if score > exact[0] or (score == exact[0] and item < items[0]):
-                    _replace_worst(exact, items, score, item)
-        # Take the worst off the heap again and again: the row fills from its end.
-        for t in range(k - 1, -1, -1):
-            if items[0] < n:
-                out_items[first + u, t] = items[0]
-                out_scores[first + u, t] = exact[0]
-            _replace_worst(exact, items, np.inf, -1)
+        for t in range(fill):
+            mine[t] = contributions(data, n, tile, gain, shift, indices[begin:end], values[begin:end], theirs[t], parts)
+        _sort_best(mine, theirs, fill)
+        for t in range(min(k, fill)):
+            out_items[first + u, t] = theirs[t]
+            out_scores[first + u, t] = mine[t]

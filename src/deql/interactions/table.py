@@ -139,6 +139,8 @@ def canonical(matrix: Any) -> csr_array:
         raise DataError(f"the matrix must hold real numbers, got {matrix.dtype}")
     dtype = np.float64 if matrix.dtype == np.float64 else np.float32
     csr = csr_array(matrix, dtype=dtype)
+    if csr.indices.dtype != np.int32 and max(csr.nnz, *csr.shape) < 2**31:  # half the memory, and one kernel to compile
+        csr = csr_array((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)), shape=csr.shape)
     if not np.isfinite(csr.data).all():
         place = int(np.flatnonzero(~np.isfinite(csr.data))[0])
         row = int(np.searchsorted(csr.indptr, place, side="right")) - 1

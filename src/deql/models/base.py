@@ -94,7 +94,9 @@ class Recommender(ABC):
         data = as_interactions(data)
         if not data.n_interactions:
             raise ParameterError("there are no interactions to learn from")
-        self.__dict__.pop("_item_index", None)
+        # What an earlier fit left goes first: two inverses at once would need twice the memory.
+        for name in [name for name in self.__dict__ if name.endswith("_") or name == "_item_index"]:
+            del self.__dict__[name]
         self._learn(data)
         self.items_ = data.items
         self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)

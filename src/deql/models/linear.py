@@ -161,9 +161,9 @@ class LinearAutoencoder(_Fitted):
             return
         if data.n_users < data.n_items:
             raise NotPositiveDefiniteError(
-                f"{data.n_users:,} users cannot determine {data.n_items:,} items without a ridge "
-                f"(the last is {name_some(data.items[data.n_users : data.n_users + 1])}): set l2 above 0",
-                range(data.n_users, data.n_items),
+                f"{data.n_users:,} users cannot determine {data.n_items:,} items ({name_some(data.items)}) "
+                "without a ridge: set l2 above 0",
+                range(data.n_items),
             )
         # Two equal columns have equal products with any vector, and others almost never have.
         marks = data.matrix.astype(np.float64).T @ np.random.default_rng(0).standard_normal(data.n_users)
