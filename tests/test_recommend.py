@@ -178,7 +178,13 @@ class TestFilters:
     @pytest.mark.parametrize("name", ["candidates", "exclude"])
     def test_unknown_ids_are_an_error(self, shop, name):
         with pytest.raises(UnknownItemError, match=f"{name} names items the model does not know: 'gin', 'rum'"):
-            shop.recommend([["tea"]], **{name: ["tea", "gin", "rum"]})
+            shop.recommend([["tea"]], **{name: ["tea", "gin", "rum"]}, strict=True)
+
+    def test_what_is_excluded_need_not_be_known_but_candidates_must(self, shop):
+        expected = shop.recommend([["tea"]], exclude=["jam"])
+        assert_same_bits(shop.recommend([["tea"]], exclude=["jam", "gin"]), expected)
+        with pytest.raises(UnknownItemError, match="'gin'"):
+            shop.recommend([["tea"]], candidates=["jam", "gin"])
 
     @pytest.mark.parametrize("name", ["candidates", "exclude"])
     @pytest.mark.parametrize("value", ["tea", 3, [["tea"]]])
@@ -391,3 +397,44 @@ def test_recommendations_can_be_copied_and_sent(shop, twin):
 def test_similar_items_of_an_unknown_item(shop):
     with pytest.raises(UnknownItemError, match="'gin'"):
         shop.similar_items("gin")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", [EASE, DEQL])
+def test_a_shorter_list_is_the_beginning_of_a_longer_one(kind, dtype, random_matrix):
+    """Among items that are twins of each other scores are equal but for rounding."""
+    few = random_matrix(150, 15).toarray()
+    twins = csr_array(np.repeat(few, 20, axis=1))
+    model = kind(l2=20.0, dtype=dtype).fit(twins)
+    whole = model.recommend(twins, k=300).ids
+    for k in (1, 5, 30):
+        np.testing.assert_array_equal(model.recommend(twins, k=k).ids, whole[:, :k])
+
+
+def test_scores_that_are_equal_only_when_added_exactly_are_ties():
+    """191 columns hold the same nine numbers in different order: the first three are the best."""
+    generator = np.random.default_rng(0)
+    P = np.eye(200)
+    numbers = generator.standard_normal(9)
+    for column in range(191):
+        P[191:, column] = P[column, 191:] = generator.permutation(numbers)
+    history = np.zeros((1, 200))
+    history[0, 191:] = 1
+    items, scores = rank(PackedSymmetric.from_dense(P, 64), np.ones(200), np.zeros(200), csr_array(history), k=3)
+    assert items.tolist() == [[0, 1, 2]]
+    assert len(set(scores[0])) == 1
+
+
+def test_tiles_that_scoring_cannot_read_are_refused():
+    with pytest.raises(ValueError, match="multiples of 64"):
+        rank(PackedSymmetric.from_dense(np.eye(200), 50), np.ones(200), np.ones(200), csr_array(np.eye(200)), k=3)
+
+
+def test_ids_of_histories_are_read_as_the_model_s():
+    texts = Interactions.from_pairs(list("aabbc"), ["10", "20", "10", "x", "20"])
+    numbers = Interactions.from_pairs(list("aabbc"), [10, 20, 10, 30, 20])
+    asked = {"text": Interactions.from_pairs(["u"], ["10"]), "number": Interactions.from_pairs(["u"], [10])}
+    for data in (texts, numbers):
+        model = EASE(l2=1.0).fit(data)
+        assert_same_bits(model.recommend(asked["text"]), model.recommend(asked["number"]))
+        assert not model.recommend(asked["text"]).from_popularity.any()

@@ -1,39 +1,32 @@
 """Numba kernels on the packed P: one score to the last bit, and the top k of many users.
 
 Scores are X·W with W = P·diag(gain) + diag(shift), so the score of item i is
-gain_i·Σ_j x_j·P_ji plus x_i·shift_i if the user has i.
+gain_i·Σ_j x_j·P_ji plus x_i·shift_i if the user has i. An entry of P in row r ≥ column c is
+``data[base[c] + r·width[c]]`` (see PackedSymmetric.addresses).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 from numba import njit
 
-from deql.precision.packed import block_offset
 from deql.precision.plan import STRIP
 
 __all__ = ["contributions", "rank_users"]
 
 SPARE = 4
-"""Runners-up kept beside the k best: the scan's float64 sums may be off in the last bit, so the last
-places are decided among these by the exact scores."""
+"""Runners-up kept beside the k best: the scan's sums are rounded, so the places are decided among these
+by the exact scores."""
 
-_offset: Any = njit(block_offset)
-
-
-@njit(cache=True, nogil=True)
-def _entry(data, n, tile, i, j):  # type: ignore[no-untyped-def]
-    # P is symmetric; its lower triangle is what is stored.
-    row, column = max(i, j), min(i, j)
-    block = column // tile
-    start = block * tile
-    return data[_offset(block, n, tile) + (row - start) * min(tile, n - start) + column - start]
+TIE = 1e-13
+"""Where the k best and the last runner-up are closer than this, relative to the parts of their scores,
+the runners-up may not be all there are, and every item is scored exactly."""
 
 
 @njit(cache=True, nogil=True)
-def contributions(data, n, tile, gain, shift, items, values, target, out):  # type: ignore[no-untyped-def]
+def contributions(data, base, width, gain, shift, items, values, target, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with x_j·W_{j,target} for each item j of a history and return their sum.
 
     The parts are rounded to a common power of two so small that it is lost in float64's last bit of
@@ -42,42 +35,43 @@ def contributions(data, n, tile, gain, shift, items, values, target, out):  # ty
     """
     total = 0.0
     for t in range(len(items)):
-        weight = np.float64(_entry(data, n, tile, items[t], target)) * gain[target]
+        row, column = max(items[t], target), min(items[t], target)
+        weight = np.float64(data[base[column] + row * width[column]]) * gain[target]
         if items[t] == target:
             weight += shift[target]
         out[t] = weight * values[t]
         total += abs(out[t])
     if total == 0.0:
         return 0.0
-    grid = 2.0 ** max(np.ceil(np.log2(total)) - 51, -1074.0)  # no smaller power of two exists
+    # total ≤ 2^exponent, so parts are multiples of 2^(exponent − 51). Adding and taking away a number
+    # whose last bit is that large rounds to it.
+    _, exponent = math.frexp(total)
+    large = math.ldexp(1.5, max(exponent - 51, -1074) + 52)
     score = 0.0
     for t in range(len(items)):
-        out[t] = np.round(out[t] / grid) * grid
+        out[t] = (out[t] + large) - large
         score += out[t]
     return score
 
 
 @njit(cache=True, nogil=True)
-def _pack_strip(data, n, tile, rows, low, width, out):  # type: ignore[no-untyped-def]
-    # out[r, c] = P[rows[r], low + c]; the strip lies inside one block column.
-    block = low // tile
-    start = block * tile
-    block_width = min(tile, n - start)
-    base = _offset(block, n, tile) + low - start
+def _pack_strip(data, base, width, tile, rows, low, count, out):  # type: ignore[no-untyped-def]
+    # out[r, c] = P[rows[r], low + c]; the strip lies inside one block column, whose rows are contiguous.
+    start = low - low % tile
     for r in range(len(rows)):
         j = rows[r]
         into = out[r]
         if j >= start:
-            place = base + (j - start) * block_width
-            row = data[place : place + width]
-            for c in range(width):
+            place = base[low] + j * width[low]
+            row = data[place : place + count]
+            for c in range(count):
                 into[c] = row[c]
         else:  # above the block: a column of an earlier one, by symmetry
-            other = j // tile
-            place = _offset(other, n, tile) + (low - other * tile) * tile + j - other * tile
-            column = data[place : place + (width - 1) * tile + 1]
-            for c in range(width):
-                into[c] = column[c * tile]
+            step = width[j]
+            place = base[j] + low * step
+            column = data[place : place + (count - 1) * step + 1]
+            for c in range(count):
+                into[c] = column[c * step]
 
 
 @njit(cache=True, nogil=True)
@@ -149,8 +143,8 @@ def _sort_best(scores, items, fill):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def rank_users(  # type: ignore[no-untyped-def]
-    first, last, data, n, tile, gain, shift, indptr, indices, values, allowed, exclude_seen, out_items, out_scores,
-    strips_done, stop,
+    first, last, data, base, width, tile, gain, shift, indptr, indices, values, allowed, exclude_seen,
+    out_items, out_scores, strips_done, stop,
 ):  # fmt: skip
     """Write the best items of users ``first`` … ``last − 1`` into their rows of the outputs.
 
@@ -159,6 +153,7 @@ def rank_users(  # type: ignore[no-untyped-def]
     order of the history and the best are kept: no users × items array exists.
     ``strips_done[first]`` counts them for whoever watches, and a true ``stop[0]`` ends the work.
     """
+    n = len(gain)
     local = np.full(n, -1, np.int32)
     for p in range(indptr[first], indptr[last]):
         local[indices[p]] = 0
@@ -169,10 +164,10 @@ def rank_users(  # type: ignore[no-untyped-def]
             rows[used] = j
             local[j] = used
             used += 1
-    base = indptr[first]
-    places = np.empty(indptr[last] - base, np.int32)
-    for p in range(base, indptr[last]):
-        places[p - base] = local[indices[p]]
+    origin = indptr[first]
+    places = np.empty(indptr[last] - origin, np.int32)
+    for p in range(origin, indptr[last]):
+        places[p - origin] = local[indices[p]]
     strip = np.zeros((used, STRIP), data.dtype)
     scores = np.empty(STRIP)
     factors = np.empty(STRIP)
@@ -191,24 +186,24 @@ def rank_users(  # type: ignore[no-untyped-def]
         if stop[0]:
             return
         strips_done[first] += 1
-        width = min(STRIP, n - low)
+        columns = min(STRIP, n - low)
         wanted = False
         for c in range(STRIP):
-            factors[c] = gain[low + c] if c < width else 0
-            wanted |= c < width and allowed[low + c]
+            factors[c] = gain[low + c] if c < columns else 0
+            wanted |= c < columns and allowed[low + c]
         if not wanted:
             continue
-        _pack_strip(data, n, tile, rows[:used], low, width, strip)
+        _pack_strip(data, base, width, tile, rows[:used], low, columns, strip)
         for u in range(count):
             end = indptr[first + u + 1]
             scores[:] = 0
             for p in range(indptr[first + u], end):
-                _add_scaled(scores, strip[places[p - base]], np.float64(values[p]))
+                _add_scaled(scores, strip[places[p - origin]], np.float64(values[p]))
             _multiply(scores, factors)
             p = cursor[u]
             while p < end and indices[p] < low:  # in strips that were passed over
                 p += 1
-            while p < end and indices[p] < low + width:
+            while p < end and indices[p] < low + columns:
                 c = indices[p] - low
                 scores[c] = -np.inf if exclude_seen else scores[c] + values[p] * shift[low + c]
                 p += 1
@@ -216,7 +211,7 @@ def rank_users(  # type: ignore[no-untyped-def]
             bar = bars[u]
             if _largest(scores) > bar:
                 mine, theirs, fill = found_scores[u], found_items[u], found[u]
-                for c in range(width):
+                for c in range(columns):
                     if scores[c] > bar and allowed[low + c]:
                         mine[fill], theirs[fill] = scores[c], low + c
                         fill += 1
@@ -227,12 +222,33 @@ def rank_users(  # type: ignore[no-untyped-def]
     for u in range(count):
         begin, end = indptr[first + u], indptr[first + u + 1]
         mine, theirs, fill = found_scores[u], found_items[u], found[u]
-        if fill > keep:
-            _keep_best(mine, theirs, fill, keep)
-            fill = keep
+        items, history = indices[begin:end], values[begin:end]
         parts = np.empty(end - begin)
+        gap = np.inf
+        if fill >= keep:
+            bar = _keep_best(mine, theirs, fill, keep)
+            fill = keep
+            _sort_best(mine, theirs, fill)
+            gap = mine[k - 1] - bar
+        size = 0.0
         for t in range(fill):
-            mine[t] = contributions(data, n, tile, gain, shift, indices[begin:end], values[begin:end], theirs[t], parts)
+            mine[t] = contributions(data, base, width, gain, shift, items, history, theirs[t], parts)
+            size = max(size, np.abs(parts).sum())
+        if gap <= TIE * size:
+            # Too close for the scan's sums to say who is in: score every item exactly.
+            fill = 0
+            p = 0
+            for item in range(n):
+                while p < len(items) and items[p] < item:
+                    p += 1
+                seen = p < len(items) and items[p] == item
+                if allowed[item] and not (seen and exclude_seen):
+                    mine[fill] = contributions(data, base, width, gain, shift, items, history, item, parts)
+                    theirs[fill] = item
+                    fill += 1
+                    if fill == room:
+                        _keep_best(mine, theirs, fill, keep)
+                        fill = keep
         _sort_best(mine, theirs, fill)
         for t in range(min(k, fill)):
             out_items[first + u, t] = theirs[t]

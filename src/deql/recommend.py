@@ -92,7 +92,7 @@ def encode_histories(histories: Any, index: dict[Any, int], items: NDArray[Any],
     if isinstance(histories, Interactions):
         if histories.items is items or np.array_equal(histories.items, items):
             return histories.matrix
-        columns = np.array([index.get(item, NO_ITEM) for item in histories.items.tolist()])
+        columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)])
         _tell_unknown(histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), strict)
         known = np.flatnonzero(columns >= 0)
         narrow = csr_array(histories.matrix[:, known]).tocoo()
@@ -125,9 +125,17 @@ def encode_histories(histories: Any, index: dict[Any, int], items: NDArray[Any],
 
 
 def allowed_items(
-    n: int, index: dict[Any, int], exclude: Iterable[Any] | None, candidates: Iterable[Any] | None
+    n: int,
+    index: dict[Any, int],
+    exclude: Iterable[Any] | None,
+    candidates: Iterable[Any] | None,
+    strict: bool,
 ) -> NDArray[np.bool_]:
-    """Which columns may be recommended; unknown ids in either list are an error."""
+    """Which columns may be recommended.
+
+    Unknown candidates are an error; what is excluded and unknown cannot come anyway, and is one only
+    if ``strict``.
+    """
     allowed = np.full(n, candidates is None)
     for name, given, value in (("candidates", candidates, True), ("exclude", exclude, False)):
         if given is None:
@@ -136,7 +144,7 @@ def allowed_items(
             raise ParameterError(f"{name} must be a list of item ids, got {given!r}")
         found = [(item, _lookup(item, index)) for item in given]
         unknown = [item for item, column in found if column is None]
-        if unknown:
+        if unknown and (strict or name == "candidates"):
             raise UnknownItemError(f"{name} names items the model does not know: {name_some(unknown)}")
         allowed[[column for _, column in found if column is not None]] = value
     return allowed
@@ -188,12 +196,15 @@ def rank(
     scores = np.full((users, k), np.nan)
     if allowed is None:
         allowed = np.ones(n, bool)
-    slices = max(1, min(users, thread_count() * -(-users // (thread_count() * _USERS_PER_SLICE))))
+    if precision.tile < n and precision.tile % STRIP:
+        raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {precision.tile}")
+    per_slice = max(64, min(_USERS_PER_SLICE, 2**20 // (k + 16)))  # what a slice collects is 24 bytes for each
+    slices = max(1, min(users, thread_count() * -(-users // (thread_count() * per_slice))))
     strips_done, stop = np.zeros(users + 1, np.int64), np.zeros(1, bool)
     total = slices * -(-n // STRIP)
     run_slices(
         rank_users, np.linspace(0, users, slices + 1).astype(int).tolist(),
-        precision.data, n, precision.tile, gain, shift, matrix.indptr, matrix.indices,
+        precision.data, *precision.addresses(), precision.tile, gain, shift, matrix.indptr, matrix.indices,
         matrix.data.astype(precision.dtype, copy=False), allowed, exclude_seen, items, scores, strips_done, stop,
         stop=stop, poll=None if report is None else lambda: report(int(strips_done.sum()), total),
     )  # fmt: skip
@@ -205,6 +216,16 @@ def _lookup(item: Any, index: dict[Any, int]) -> int | None:
         return index.get(item)
     except TypeError:  # unhashable: a list where an id was expected
         raise ParameterError(f"an item id must be a single value, got {item!r}") from None
+
+
+def _ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
+    """Ids of another table as the model would have read them: text for text, whole numbers for numbers."""
+    if (ids.dtype == object) == (model_ids.dtype == object):
+        return list(ids.tolist())
+    if model_ids.dtype == object:
+        return [str(item) for item in ids.tolist()]
+    whole = {str(item): item for item in model_ids.tolist()}
+    return [whole.get(str(item)) for item in ids.tolist()]
 
 
 def _as_lists(histories: Any) -> list[Sequence[Any]]:

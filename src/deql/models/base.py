@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.errors import NotFittedError, ParameterError, UnknownItemError
+from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.explain import Contribution, Explanation
 from deql.interactions import Interactions, as_interactions
 from deql.progress import Report, stages
@@ -38,11 +38,14 @@ class Recommender(ABC):
         How many users have each item.
     n_users_ : int
         How many users the model was fitted on.
+    fitted_params_ : dict
+        The hyper-parameters at that time.
     """
 
     items_: NDArray[Any]
     item_counts_: NDArray[np.int64]
     n_users_: int
+    fitted_params_: dict[str, Any]
     progress: bool
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
@@ -93,7 +96,7 @@ class Recommender(ABC):
         self._check_parameters()
         data = as_interactions(data)
         if not data.n_interactions:
-            raise ParameterError("there are no interactions to learn from")
+            raise DataError("there are no interactions to learn from")
         # What an earlier fit left goes first: two inverses at once would need twice the memory.
         for name in [name for name in self.__dict__ if name.endswith("_") or name == "_item_index"]:
             del self.__dict__[name]
@@ -101,6 +104,7 @@ class Recommender(ABC):
         self.items_ = data.items
         self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
         self.n_users_ = data.n_users
+        self.fitted_params_ = self.get_params()
         return self
 
     def recommend(
@@ -127,7 +131,8 @@ class Recommender(ABC):
         candidates : iterable of item ids, optional
             Recommend only among these.
         strict : bool, default False
-            Raise an error for unknown ids in histories instead of ignoring them with a warning.
+            Raise an error for unknown ids in histories, which are else ignored with a warning, and in
+            ``exclude``.
 
         Returns
         -------
@@ -170,7 +175,7 @@ class Recommender(ABC):
         Parameters
         ----------
         history : iterable of item ids
-            One user's items.
+            One user's items, each with weight 1.
         item : item id
             What to explain.
         k : int, optional
@@ -236,7 +241,7 @@ class Recommender(ABC):
         self._check_fitted()
         _check_count(k)
         matrix = encode_histories(histories, self._item_index, self.items_, strict)
-        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates)
+        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict)
         k = min(int(k), len(self.items_))
         with stages(self.progress) as stage:
             columns, scores = self._rank(matrix, k, exclude_seen, allowed, stage("Recommend"))

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 __all__ = ["PackedSymmetric", "block_offset"]
 
 
-def block_offset(block: int, n: int, tile: int) -> int:
+def block_offset(block: Any, n: int, tile: int) -> Any:
     """Where block column ``block`` starts in the flat store.
 
     Every block before it is full, so the sum of their sizes is arithmetic:
@@ -77,7 +77,7 @@ class PackedSymmetric:
         """
         last = (n - 1) // tile
         width = n - last * tile
-        return block_offset(last, n, tile) + width * width
+        return int(block_offset(last, n, tile)) + width * width
 
     @classmethod
     def from_dense(cls, dense: NDArray[Any], tile: int) -> PackedSymmetric:
@@ -114,6 +114,22 @@ class PackedSymmetric:
         """Each block column with the index of its first row and column."""
         for index in range(self.n_blocks):
             yield index * self.tile, self.block(index)
+
+    def addresses(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """``base`` and ``width`` of each column c: its entry in row r ≥ c is ``data[base[c] + r·width[c]]``.
+
+        Examples
+        --------
+        >>> a = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 5.0], [0.0, 5.0, 9.0]]), tile=2)
+        >>> base, width = a.addresses()
+        >>> a.data[base[1] + 2 * width[1]]
+        np.float64(5.0)
+        """
+        column = np.arange(self.n, dtype=np.int64)
+        block = column // self.tile
+        start = block * self.tile
+        width = np.minimum(self.tile, self.n - start)
+        return block_offset(block, self.n, self.tile) - start * width + column - start, width
 
     def diagonal(self) -> NDArray[np.float64]:
         """Copy of the diagonal in float64."""
