@@ -99,6 +99,22 @@ def test_a_dependent_column_is_named_at_its_pivot():
     assert caught.value.indices == [4]
 
 
+def test_a_few_wrong_entries_among_many_are_refused():
+    A = np.diag(np.full(2000, 50.0)).astype(np.float32)
+    A[7, 7] = A[8, 8] = 1e4 + 0.01
+    A[7, 8] = A[8, 7] = 1e4
+    with pytest.raises((PrecisionError, NotPositiveDefiniteError)):
+        invert(PackedSymmetric.from_dense(A, 2000))
+
+
+def test_the_inverse_is_symmetric_to_the_last_bit():
+    packed = PackedSymmetric.from_dense(positive_definite(256, 8, np.float32), 64)
+    sweep(packed)
+    for _, block in packed.blocks():
+        own = block[: block.shape[1]]
+        np.testing.assert_array_equal(own, own.T)
+
+
 def test_an_inaccurate_inverse_is_refused():
     spectrum = np.logspace(0, -9, 60)
     Q, _ = np.linalg.qr(np.random.default_rng(6).standard_normal((60, 60)))

@@ -53,13 +53,12 @@ def sweep(matrix: PackedSymmetric, report: Report | None = None) -> None:
     gemm: Any = get_blas_funcs("gemm", (matrix.data,))
     n, tile, count = matrix.n, matrix.tile, matrix.n_blocks
     blocks = [matrix.block(index) for index in range(count)]
-    panel = np.empty((n, min(tile, n)), matrix.dtype)
+    room = np.empty(n * min(tile, n), matrix.dtype)
     for k, pivot in enumerate(blocks):
         start, width = k * tile, pivot.shape[1]
         stop = start + width
-        if width < panel.shape[1]:  # only the last block can be narrower
-            panel = np.empty((n, width), matrix.dtype)
         q = _invert_tile(pivot[:width], start)
+        panel = room[: n * width].reshape(n, width)  # the last block may be narrower
         # Block row k left of the pivot: A_ki, the mirror images of the A_ik above it.
         row = [block[start - i * tile : stop - i * tile] for i, block in enumerate(blocks[:k])]
         # BLAS is column-major and the store row-major, so every product is written transposed.
@@ -81,6 +80,10 @@ def sweep(matrix: PackedSymmetric, report: Report | None = None) -> None:
         if report is not None:
             report(k + 1, count)
     np.negative(matrix.data, out=matrix.data)
+    for block in blocks:  # rounding differs above and below the diagonal: the lower half counts
+        own = block[: block.shape[1]]
+        lower = np.tril_indices(len(own), -1)
+        own.T[lower] = own[lower]
 
 
 def _invert_tile(tile: NDArray[Any], first: int) -> NDArray[Any]:
