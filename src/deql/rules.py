@@ -32,7 +32,12 @@ def kept_emphasis(b: float, dropout: float) -> float:
     >>> kept_emphasis(1.0, 0.3), kept_emphasis(0.0, 0.3), kept_emphasis(float("inf"), 0.5)
     (1.0, 0.0, 2.0)
     """
-    return 0.0 if b == 0 else 1.0 / (dropout / b**2 + (1.0 - dropout)) if b < 1e150 else 1.0 / (1.0 - dropout)
+    if dropout == 0:
+        return float(b > 0)
+    if b <= 1:
+        return b * b / (dropout + (1.0 - dropout) * b * b)
+    inverse = 1.0 / b  # 0 for a = 0
+    return 1.0 / (dropout * inverse * inverse + (1.0 - dropout))
 
 
 def paper_l2(l2: float, dropout: float, b: float) -> float:
@@ -48,7 +53,7 @@ def paper_l2(l2: float, dropout: float, b: float) -> float:
     """
     if dropout == 0 and b == 0:
         return l2
-    kappa = (1.0 - dropout) if math.isinf(b) else dropout + (1.0 - dropout) * b**2
+    kappa = (1.0 - dropout) if math.isinf(b) else dropout + (1.0 - dropout) * b * b
     return l2 * (1.0 - dropout) ** 2 * kappa
 
 
@@ -110,10 +115,10 @@ def decoupled(
     if zero_diagonal or beta == 0:
         own = np.zeros_like(precision_diagonal)
     else:
-        # z_i ≤ D_i always; written through 1/P_ii so that rounding cannot push it past.
+        # D_i − z_i ≥ 0; with it the denominator is a sum of terms that are not negative, (1 − (1−p)β = p/κ).
         unexplained = np.maximum(1.0 / precision_diagonal - dropout / (1.0 - dropout) * gram_diagonal - l2, 0.0)
-        z = gram_diagonal - unexplained
-        denominator = beta * gram_diagonal + (1.0 - dropout) * (l2 - beta**2 * z)
+        dropped = max(1.0 - (1.0 - dropout) * beta, 0.0)
+        denominator = beta * dropped * gram_diagonal + (1.0 - dropout) * (l2 + beta**2 * unexplained)
         own = np.zeros_like(precision_diagonal)
         np.divide(beta * unexplained, denominator, out=own, where=denominator > 0)
     gain = -(1.0 / (1.0 - dropout) - beta * own) / precision_diagonal

@@ -32,12 +32,13 @@ def write(path: Path, model: Recommender) -> None:
     from safetensors.numpy import save_file
 
     arrays, facts = model._state()
+    parameters = {name: value for name, value in model.fitted_params_.items() if name != "progress"}
     arrays |= _pack_ids(model.items_)
     metadata = {
         "format_version": str(FORMAT_VERSION),
         "library_version": deql.__version__,
         "model": type(model).__name__,
-        "parameters": json.dumps(model.get_params(), sort_keys=True, default=np.generic.item),
+        "parameters": json.dumps(parameters, sort_keys=True, default=np.generic.item),
         "facts": json.dumps(facts, sort_keys=True),
         "vocabulary_checksum": _digest({}, {name: a for name, a in arrays.items() if name.startswith("items")}),
     }
@@ -63,7 +64,7 @@ def write(path: Path, model: Recommender) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
+def load(path: str | os.PathLike[str], *, verify: bool = True) -> Recommender:
     """Read a model file; P stays on disk and is mapped into memory as it is used.
 
     Parameters
@@ -113,6 +114,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
         model: Recommender = getattr(models, name)(**json.loads(metadata["parameters"]))
         model.items_ = _unpack_ids(arrays)
         model._restore(arrays, json.loads(metadata["facts"]))
+        model.fitted_params_ = model.get_params()
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:

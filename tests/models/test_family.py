@@ -214,13 +214,40 @@ def test_popularity_power_scales_columns(asymmetric_ratings):
     assert not deql.EASE(2.0, popularity_power=0.5).fit(R).diagonal().any()
 
 
+@pytest.mark.parametrize("changes", [{"l2": 1000.0}, {"dropout": 0.9}, {"b": 3.0}])
+def test_parameters_set_after_the_fit_wait_for_the_next(changes, asymmetric_ratings, tmp_path):
+    model = deql.DEQL(10.0, 0.3, 0.5).fit(asymmetric_ratings)
+    before, other = model.paper_l2_, model.with_rule(zero_diagonal=True).weights()
+    model.set_params(**changes)
+    assert model.paper_l2_ == before
+    np.testing.assert_array_equal(model.with_rule(zero_diagonal=True).weights(), other)
+    model.save(tmp_path / "m.deql")
+    assert deql.load(tmp_path / "m.deql").get_params() == deql.DEQL(10.0, 0.3, 0.5).get_params()
+
+
+def test_single_precision_values_are_squared_in_double():
+    R = np.array([[4097.0, 1.0], [1.0, 3.0], [0.1, 0.0]], np.float32)
+    model = deql.DEQL(1.0, 0.3, 0.5, dtype="float64").fit(csr_array(R))
+    S = R.astype(float).T @ R.astype(float)
+    np.testing.assert_array_equal(model.gram_diagonal_, np.diag(S))
+    np.testing.assert_allclose(model.weights(), brute_force(S, **paper_terms(1.0, 0.3, 0.5)), atol=1e-10)
+
+
+@pytest.mark.parametrize("b", [1e-170, 1e-9, 1e9, 1e200])
+def test_extreme_emphasis_reaches_its_limit(b, asymmetric_ratings):
+    model = deql.DEQL(2.0, 0.3, b, dtype="float64").fit(asymmetric_ratings)
+    limit = model.with_rule(b=0.0 if b < 1 else np.inf)
+    np.testing.assert_allclose(model.weights(), limit.weights(), atol=1e-9)
+    assert model.paper_l2_ >= 0
+
+
 def test_fit_on_many_items_goes_through_tiles():
     """Above 2,048 items the matrix is cut: the same weights, and half the memory."""
     generator = np.random.default_rng(5)
     n = 2300
     R = csr_array((generator.random((800, n)) < 0.02).astype(np.float32))
     model = deql.DEQL(20.0, 0.3, 0.5).fit(R)
-    assert model.precision_.n_blocks == 9
+    assert model.precision_.n_blocks == 18
     S = (R.T @ R).toarray().astype(float)
     P = np.linalg.inv(S + np.diag(0.3 / 0.7 * np.diag(S) + 20.0))
     gain, shift = deql.rules.decoupled(np.diag(P), np.diag(S), l2=20.0, dropout=0.3, b=0.5)

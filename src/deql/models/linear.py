@@ -17,6 +17,7 @@ from deql.interactions import Interactions
 from deql.kernels import contributions
 from deql.models.base import Recommender
 from deql.precision import PackedSymmetric, invert
+from deql.precision.plan import STRIP
 from deql.progress import Report, stages
 from deql.recommend import rank
 from deql.rules import paper_l2, scale_columns
@@ -101,7 +102,8 @@ class LinearAutoencoder(_Fitted):
     def paper_l2_(self) -> float:
         """The paper's λ that belongs to this l2, at a = 1 (b = 1 if a = 0)."""
         self._check_fitted()
-        return paper_l2(self._ridge, self._dropped, self._kept_weight)
+        fitted = type(self)(**self.fitted_params_)
+        return paper_l2(fitted._ridge, fitted._dropped, fitted._kept_weight)
 
     def _check_parameters(self) -> None:
         check_range("l2", getattr(self, "l2", 0.0), 0.0, np.inf)
@@ -116,25 +118,29 @@ class LinearAutoencoder(_Fitted):
     def _learn(self, data: Interactions) -> None:
         matrix = data.matrix
         weights = user_weights(matrix, self.user_power)
-        diagonal = (matrix.multiply(matrix)).astype(np.float64).T @ weights
-        if not diagonal.max() < np.finfo(self.dtype).max:
-            worst = int(diagonal.argmax())
-            raise DataError(f"the values of item {name_some(data.items[[worst]])} are too large for {self.dtype}")
+        values = matrix.astype(np.float64)
+        diagonal = values.multiply(values).T @ weights
+        del values
+        if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
+            largest = name_some(data.items[[int(diagonal.argmax())]])
+            raise DataError(f"the values of item {largest}, or l2, are too large for {self.dtype}")
         self._check_invertible(data, diagonal)
         with stages(self.progress) as stage:
             store = gram(matrix, user_power=self.user_power, dtype=self.dtype, report=stage("Gram matrix"))
             store.add_to_diagonal(self._dropped / (1.0 - self._dropped) * diagonal + self._ridge)
             try:
                 residual = invert(store, stage("Inverse"))
-            except NotPositiveDefiniteError as error:
+            except (NotPositiveDefiniteError, PrecisionError) as error:
+                advice = f"set l2 above {self._ridge:g}" + (
+                    "" if self.dtype == "float64" else " or use dtype='float64'"
+                )
+                if isinstance(error, PrecisionError):
+                    raise PrecisionError(f"{error}; {advice}") from None
                 raise NotPositiveDefiniteError(
                     f"the Gram matrix cannot be inverted at item {name_some(data.items[error.indices])}: "
-                    f"it follows from the items before it; set l2 above {self._ridge:g} or use dtype='float64'",
+                    f"it follows from the items before it; {advice}",
                     error.indices,
                 ) from None
-            except PrecisionError as error:
-                other = "" if self.dtype == "float64" else " or use dtype='float64'"
-                raise PrecisionError(f"{error}; set l2 above {self._ridge:g}{other}") from None
         self.precision_, self.residual_, self.gram_diagonal_ = store, residual, diagonal
         self.engine_ = "memory"
         self.item_counts_ = np.bincount(matrix.indices, minlength=data.n_items)
@@ -218,12 +224,18 @@ class LinearAutoencoder(_Fitted):
                 f"with_rule cannot change {', '.join(sorted(changes))} at once: it takes {', '.join(free)}, or xi with "
                 "popularity_power; l2, dropout and user_power need another fit"
             )
-        params = {name: getattr(self, name) for name in _SHARED} | {"l2": self._ridge, "dropout": self._dropped}
-        params |= {"b": self._kept_weight, "zero_diagonal": self._zero_diagonal} | self.get_params() | changes
+        fitted = type(self)(**self.fitted_params_)  # P belongs to these, whatever was set since
+        params: dict[str, Any] = {
+            "dropout": fitted._dropped,
+            "b": fitted._kept_weight,
+            "zero_diagonal": fitted._zero_diagonal,
+        }
+        params |= self.fitted_params_ | changes
         other = kind(**{field.name: params[field.name] for field in dataclasses.fields(kind)})
         other._check_parameters()
         other.__dict__.update({name: getattr(self, name) for name in _FROM_FIT})
         other._apply_rule()
+        other.fitted_params_ = other.get_params()
         return other
 
     def weights(self) -> NDArray[Any]:
@@ -258,6 +270,8 @@ class LinearAutoencoder(_Fitted):
         )
         if not self.gain_.shape == self.shift_.shape == self.gram_diagonal_.shape == self.items_.shape:
             raise ValueError("the vectors and the ids of items differ in number")
+        if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
+            raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
 
     def _rank(
@@ -272,7 +286,7 @@ class LinearAutoencoder(_Fitted):
         packed = self.precision_
         parts = np.zeros(len(columns))
         ones = np.ones(len(columns), packed.dtype)
-        score = contributions(packed.data, packed.n, packed.tile, self.gain_, self.shift_, columns, ones, target, parts)
+        score = contributions(packed.data, *packed.addresses(), self.gain_, self.shift_, columns, ones, target, parts)
         return parts, score
 
 
