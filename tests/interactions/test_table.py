@@ -114,3 +114,22 @@ def test_ids_must_fit_the_matrix(ids, message):
 def test_what_is_no_matrix_of_numbers_is_an_error(thing):
     with pytest.raises(DeqlError, match="numbers"):
         as_interactions(thing)
+
+
+def test_a_matrix_with_unsorted_columns_is_put_in_order():
+    unsorted = csr_array((np.ones(4, np.float32), np.array([2, 0, 1, 2]), np.array([0, 2, 4])), shape=(2, 3))
+    data = Interactions(unsorted, np.arange(2), np.arange(3))
+    assert data.matrix.indices.tolist() == [0, 2, 1, 2]
+    with pytest.raises(DataError, match="as many ids"):
+        Interactions(unsorted, np.arange(2), np.arange(2))
+
+
+def test_ids_of_several_kinds_are_refused():
+    with pytest.raises(DataError, match="all of one kind"):
+        Interactions.from_pairs(["u", "v"], ["tea", 1])
+
+
+def test_weights_keep_their_digits():
+    data = Interactions.from_pairs(["u", "v"], ["a", "b"], [0.1, 16777217.0])
+    assert data.matrix.data.tolist() == [0.1, 16777217.0]
+    assert Interactions.from_pairs(["u", "v"], ["a", "b"], [0.5, 3]).matrix.dtype == np.float32

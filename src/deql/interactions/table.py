@@ -40,6 +40,14 @@ class Interactions:
     users: NDArray[Any]
     items: NDArray[Any]
 
+    def __post_init__(self) -> None:
+        # Kernels rely on sorted columns without duplicates, whoever built the matrix.
+        object.__setattr__(self, "matrix", canonical(self.matrix))
+        if self.matrix.shape != (len(self.users), len(self.items)):
+            raise DataError(
+                f"a matrix of {self.matrix.shape} needs as many ids, got {len(self.users)} and {len(self.items)}"
+            )
+
     @classmethod
     def from_csr(cls, csr: Any, users: ArrayLike | None = None, items: ArrayLike | None = None) -> Interactions:
         """Wrap a SciPy sparse matrix; ids are row and column numbers unless given.
@@ -61,7 +69,7 @@ class Interactions:
         """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
         user_ids, rows = _factorise(_id_array(users))
         item_ids, columns = _factorise(_id_array(items))
-        values = np.ones(len(rows), np.float32) if weights is None else np.asarray(weights, np.float32)
+        values = np.ones(len(rows), np.float32) if weights is None else _weights(weights)
         if not len(rows) == len(columns) == len(values):
             raise DataError(
                 "users, items and weights must be as long as each other, "
@@ -71,7 +79,7 @@ class Interactions:
         matrix.sum_duplicates()
         if weights is None:
             matrix.data[:] = 1
-        return cls(canonical(matrix), user_ids, item_ids)
+        return cls(matrix, user_ids, item_ids)
 
     @property
     def n_users(self) -> int:
@@ -175,6 +183,8 @@ def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
 
 def _id_array(ids: ArrayLike) -> NDArray[Any]:
     array = np.asarray(ids)
+    if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):
+        array = np.array(ids, dtype=object)  # else numbers among the text would become text
     if array.ndim != 1:
         raise DataError(f"ids must be a flat sequence, got {array.ndim} dimensions")
     if array.dtype.kind in "iu":
@@ -182,6 +192,14 @@ def _id_array(ids: ArrayLike) -> NDArray[Any]:
             raise DataError(f"the id {array.max()} is too large for a whole number of 64 bits: give the ids as text")
         return array.astype(np.int64)
     return array if array.dtype == object else array.astype(object)
+
+
+def _weights(weights: ArrayLike) -> NDArray[Any]:
+    """Weights in single precision where that loses nothing."""
+    exact = np.asarray(weights, np.float64)
+    with np.errstate(over="ignore"):
+        short = exact.astype(np.float32)
+    return short if np.array_equal(short, exact) else exact
 
 
 def _factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
