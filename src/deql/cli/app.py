@@ -56,6 +56,8 @@ def run(arguments: Sequence[str]) -> int:
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_rest, **_named: say(f"note: {message}")
             code = app(args=list(arguments), prog_name="deql", standalone_mode=False)
+        if code == 130:  # how the option parser reports Ctrl-C
+            say("interrupted")
         return code if isinstance(code, int) else 0
     except DeqlError as error:
         say(f"error: {error}")

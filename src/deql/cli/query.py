@@ -48,7 +48,8 @@ def recommend(
         return
     if out is not None:
         raise ParameterError("--out goes with --histories; for one history redirect the output")
-    found = model.recommend([_known(model, history or [], strict)], **options)
+    typed = _known(model, history or [], strict)
+    found = model.recommend([typed], **options)
     if found.from_popularity[0]:
         say("note: no known item in the history, so this is the popularity order")
     shown = [
@@ -56,7 +57,7 @@ def recommend(
     ]
     if json:
         print_json({
-            "history": history or [],
+            "history": typed,
             "from_popularity": bool(found.from_popularity[0]),
             "recommendations": [{"item": name, "score": float(score)} for name, score in shown],
         })  # fmt: skip
