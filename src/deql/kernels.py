@@ -233,7 +233,10 @@ def rank_users(  # type: ignore[no-untyped-def]
         size = 0.0
         for t in range(fill):
             mine[t] = contributions(data, base, width, gain, shift, items, history, theirs[t], parts)
-            size = max(size, np.abs(parts).sum())
+            spread = 0.0
+            for part in parts:
+                spread += abs(part)
+            size = max(size, spread)
         if gap <= TIE * size:
             # Too close for the scan's sums to say who is in: score every item exactly.
             fill = 0

@@ -25,7 +25,7 @@ __all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories", "r
 NO_ITEM = -1
 """Fills a row of item numbers when fewer than k items are left; the score beside it is NaN."""
 
-_USERS_PER_SLICE = 16_384
+_USERS_PER_SLICE = 8192
 
 
 class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
