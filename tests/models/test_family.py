@@ -30,7 +30,7 @@ def paper_terms(l2, p, b):
     return {"lam": l2 * (1 - p) ** 2 * (p * a**2 + (1 - p) * b**2), "p": p, "a": a, "b": b}
 
 
-def agrees(model, R, expected):
+def assert_agrees(model, R, expected):
     """1e-10 in float64 and 1e-4 relative in float32; returns the float64 model."""
     double = model.set_params(dtype="float64").fit(csr_array(R))
     np.testing.assert_allclose(double.weights(), expected, rtol=0, atol=1e-10 * max(1.0, np.abs(expected).max()))
@@ -43,7 +43,7 @@ def agrees(model, R, expected):
 @given(R=ratings(), l2=RIDGE, p=DROPOUT, b=EMPHASIS, zero=st.booleans(), power=USER_POWER)
 def test_deql_is_the_minimiser(R, l2, p, b, zero, power):
     expected = brute_force(gram_of(R, power), zero_diagonal=zero, **paper_terms(l2, p, b))
-    model = agrees(deql.DEQL(l2=l2, dropout=p, b=b, zero_diagonal=zero, user_power=power), R, expected)
+    model = assert_agrees(deql.DEQL(l2=l2, dropout=p, b=b, zero_diagonal=zero, user_power=power), R, expected)
     assert model.paper_l2_ == pytest.approx(paper_terms(l2, p, b)["lam"])
     np.testing.assert_allclose(model.diagonal(), np.diag(expected), atol=1e-9)
 
@@ -51,23 +51,23 @@ def test_deql_is_the_minimiser(R, l2, p, b, zero, power):
 @given(R=ratings(), l2=st.sampled_from([0.3, 5.0, 100.0]))
 def test_ridge_models_are_minimisers(R, l2):
     S = gram_of(R)
-    agrees(deql.LAE(l2=l2), R, np.linalg.inv(S + l2 * np.eye(len(S))) @ S)
-    agrees(deql.LAE(l2=l2), R, brute_force(S, lam=l2, p=0.0, a=1.0, b=1.0))
-    agrees(deql.EASE(l2=l2), R, brute_force(S, lam=l2, p=0.0, a=1.0, b=1.0, zero_diagonal=True))
+    assert_agrees(deql.LAE(l2=l2), R, np.linalg.inv(S + l2 * np.eye(len(S))) @ S)
+    assert_agrees(deql.LAE(l2=l2), R, brute_force(S, lam=l2, p=0.0, a=1.0, b=1.0))
+    assert_agrees(deql.EASE(l2=l2), R, brute_force(S, lam=l2, p=0.0, a=1.0, b=1.0, zero_diagonal=True))
 
 
 @given(R=ratings(), l2=RIDGE, p=DROPOUT)
 def test_denoising_models_are_minimisers(R, l2, p):
     S = gram_of(R)
-    agrees(deql.DLAE(l2=l2, dropout=p), R, brute_force(S, **paper_terms(l2, p, 1.0)))
-    agrees(deql.EDLAE(l2=l2, dropout=p), R, brute_force(S, **paper_terms(l2, p, 0.0)))
+    assert_agrees(deql.DLAE(l2=l2, dropout=p), R, brute_force(S, **paper_terms(l2, p, 1.0)))
+    assert_agrees(deql.EDLAE(l2=l2, dropout=p), R, brute_force(S, **paper_terms(l2, p, 0.0)))
 
 
 @given(R=ratings(), l2=st.sampled_from([0.3, 5.0, 100.0]), p=DROPOUT, xi=BOUND)
 def test_relaxed_models_are_constrained_minimisers(R, l2, p, xi):
     S = gram_of(R)
-    agrees(deql.RLAE(l2=l2, xi=xi), R, brute_force(S, bound=xi, **paper_terms(l2, 0.0, 1.0)))
-    agrees(deql.RDLAE(l2=l2, dropout=p, xi=xi), R, brute_force(S, bound=xi / (1 - p), **paper_terms(l2, p, 1.0)))
+    assert_agrees(deql.RLAE(l2=l2, xi=xi), R, brute_force(S, bound=xi, **paper_terms(l2, 0.0, 1.0)))
+    assert_agrees(deql.RDLAE(l2=l2, dropout=p, xi=xi), R, brute_force(S, bound=xi / (1 - p), **paper_terms(l2, p, 1.0)))
 
 
 def test_edlae_is_steck_s_formula(asymmetric_ratings):
