@@ -100,9 +100,9 @@ class Recommender(ABC):
         # What an earlier fit left goes first: two inverses at once would need twice the memory.
         for name in [name for name in self.__dict__ if name.endswith("_") or name == "_item_index"]:
             del self.__dict__[name]
+        self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
         self._learn(data)
         self.items_ = data.items
-        self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
         self.n_users_ = data.n_users
         self.fitted_params_ = self.get_params()
         return self

@@ -143,7 +143,6 @@ class LinearAutoencoder(_Fitted):
                 ) from None
         self.precision_, self.residual_, self.gram_diagonal_ = store, residual, diagonal
         self.engine_ = "memory"
-        self.item_counts_ = np.bincount(matrix.indices, minlength=data.n_items)
         self._apply_rule()
 
     def _check_invertible(self, data: Interactions, diagonal: NDArray[np.float64]) -> None:

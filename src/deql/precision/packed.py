@@ -93,11 +93,6 @@ class PackedSymmetric:
         return self.data.dtype
 
     @property
-    def nbytes(self) -> int:
-        """Size of the store."""
-        return self.data.nbytes
-
-    @property
     def n_blocks(self) -> int:
         """Number of block columns."""
         return -(-self.n // self.tile)
