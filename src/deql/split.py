@@ -97,23 +97,19 @@ def split_strong(
     test_rows, validation_rows, train_rows = (np.sort(group) for group in groups)
 
     known = np.unique(data.matrix[train_rows].indices)
-    items = data.items[known]
     dropped = {"items": data.n_items - len(known), "interactions": 0, "users": 0}
 
     def judged(rows: NDArray[np.int64]) -> HeldOut:
-        whole = data.matrix[rows]
-        matrix = csr_array(whole[:, known])
-        keep = np.diff(matrix.indptr) >= 2
-        matrix = matrix[keep]
-        dropped["interactions"] += int(whole.nnz - matrix.nnz)
-        dropped["users"] += int(np.count_nonzero(~keep))
-        hidden = _hide(matrix, held_out, bits.random_raw(matrix.nnz))
-        users = data.users[rows[keep]]
-        return HeldOut(
-            Interactions(_select(matrix, ~hidden), users, items), Interactions(_select(matrix, hidden), users, items)
-        )
+        whole = data.take_users(rows)
+        part = whole.take_items(known)
+        enough = np.diff(part.matrix.indptr) >= 2
+        part = part.take_users(enough)
+        dropped["interactions"] += whole.n_interactions - part.n_interactions
+        dropped["users"] += int(np.count_nonzero(~enough))
+        hidden = _hide(part.matrix, held_out, bits.random_raw(part.n_interactions))
+        return HeldOut(part.keep(~hidden), part.keep(hidden))
 
-    train = Interactions(csr_array(data.matrix[train_rows][:, known]), data.users[train_rows], items)
+    train = data.take_users(train_rows).take_items(known)
     test = judged(test_rows)
     return Split(train, judged(validation_rows), test, dropped)
 
@@ -128,9 +124,3 @@ def _hide(matrix: csr_array, share: float, keys: NDArray[np.uint64]) -> NDArray[
     hidden = np.zeros(matrix.nnz, bool)
     hidden[order] = position < counts[rows]
     return hidden
-
-
-def _select(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:
-    """The marked entries of a matrix, in the same shape."""
-    indptr = np.concatenate([[0], np.cumsum(mask)])[matrix.indptr].astype(matrix.indptr.dtype)
-    return csr_array((matrix.data[mask], matrix.indices[mask], indptr), shape=matrix.shape)

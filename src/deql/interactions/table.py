@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,25 @@ from scipy.sparse import csr_array, issparse
 
 from deql.errors import DataError
 
-__all__ = ["Interactions", "as_ids", "as_interactions", "canonical"]
+__all__ = ["Interactions", "Step", "as_ids", "as_interactions", "canonical"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was done to a table, and what it left.
+
+    Attributes
+    ----------
+    what : str
+        The step in words.
+    users, items, interactions : int
+        How many there were after it; ``interactions`` of a reading step are its rows.
+    """
+
+    what: str
+    users: int
+    items: int
+    interactions: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +44,12 @@ class Interactions:
         Values by user and item; no stored zeros, columns sorted within each row.
     users, items : ndarray
         Ids of rows and columns: integers, or objects such as strings.
+    times : ndarray of float64 or None
+        When each stored value happened, in the order of ``matrix.data``; any unit, later is larger.
+    titles : ndarray of str or None
+        What people call the items, in the order of ``items``.
+    steps : tuple of Step
+        What reading and cleaning did, so that nothing is dropped silently.
 
     Examples
     --------
@@ -39,10 +64,20 @@ class Interactions:
     matrix: csr_array
     users: NDArray[Any]
     items: NDArray[Any]
+    times: NDArray[np.float64] | None = None
+    titles: NDArray[Any] | None = None
+    steps: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
         # Kernels rely on sorted columns without duplicates, whoever built the matrix.
-        object.__setattr__(self, "matrix", canonical(self.matrix))
+        ordered = canonical(self.matrix)
+        if self.times is not None and not len(self.times) == ordered.nnz == self.matrix.nnz:
+            raise DataError(f"{ordered.nnz:,} interactions need as many times, got {len(self.times):,}")
+        if self.times is not None and self.matrix.format == "csr" and not self.matrix.has_canonical_format:
+            raise DataError("times need a matrix whose columns are sorted within rows")
+        if self.titles is not None and len(self.titles) != len(self.items):
+            raise DataError(f"{len(self.items):,} items need as many titles, got {len(self.titles):,}")
+        object.__setattr__(self, "matrix", ordered)
         if self.matrix.shape != (len(self.users), len(self.items)):
             raise DataError(
                 f"a matrix of {self.matrix.shape} needs as many ids, got {len(self.users)} and {len(self.items)}"
@@ -117,8 +152,45 @@ class Interactions:
         return list(self.items[self.matrix.indices[start:stop]].tolist())
 
     def take_users(self, rows: NDArray[Any]) -> Interactions:
-        """The given rows, same items."""
-        return Interactions(self.matrix[rows], self.users[rows], self.items)
+        """The given rows (numbers or a mask), same items."""
+        return replace(
+            self, matrix=self.matrix[rows], users=self.users[rows], times=self._times_of(lambda whole: whole[rows])
+        )
+
+    def take_items(self, columns: NDArray[Any]) -> Interactions:
+        """The given columns (ascending numbers or a mask), same users."""
+        return replace(
+            self,
+            matrix=csr_array(self.matrix[:, columns]),
+            items=self.items[columns],
+            times=self._times_of(lambda whole: whole[:, columns]),
+            titles=None if self.titles is None else self.titles[columns],
+        )
+
+    def keep(self, mask: NDArray[np.bool_]) -> Interactions:
+        """The marked interactions, in the order of ``matrix.data``; same users and items.
+
+        Examples
+        --------
+        >>> import numpy as np, deql
+        >>> data = deql.Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"])
+        >>> data.keep(np.array([True, False, True])).history("ann")
+        ['jam']
+        """
+        whole = self.matrix
+        indptr = np.concatenate([[0], np.cumsum(mask)])[whole.indptr].astype(whole.indptr.dtype)
+        return replace(
+            self,
+            matrix=csr_array((whole.data[mask], whole.indices[mask], indptr), shape=whole.shape),
+            times=None if self.times is None else self.times[mask],
+        )
+
+    def _times_of(self, part: Callable[[csr_array], csr_array]) -> NDArray[np.float64] | None:
+        """Times of a part of the matrix: taking the part from a matrix of places says where they stand."""
+        if self.times is None:
+            return None
+        places = csr_array((np.arange(self.matrix.nnz), self.matrix.indices, self.matrix.indptr), self.matrix.shape)
+        return np.asarray(self.times[csr_array(part(places)).data])
 
     def __repr__(self) -> str:
         return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions)"
