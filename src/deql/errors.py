@@ -37,6 +37,10 @@ class ModelFileError(DeqlError):
     """A model file that is truncated, altered, foreign or newer than this library."""
 
 
+class SplitFileError(DeqlError):
+    """A split file that is truncated, altered, foreign or newer than this library."""
+
+
 class NotPositiveDefiniteError(DeqlError):
     """The Gram matrix plus its diagonal has no inverse.
 
