@@ -1,10 +1,9 @@
-import hashlib
-
 import numpy as np
 import pytest
 
 from deql import Interactions, split_strong
 from deql.errors import DataError, ParameterError
+from tests.split.common import cells, fingerprint, parts
 
 SHARES = {"test_users": 0.2, "validation_users": 0.1, "held_out": 0.3}
 
@@ -19,26 +18,6 @@ def patterned():
     """Twenty users with four to twelve of twelve items, from a formula rather than a generator."""
     pairs = [(f"u{u:02}", f"i{i:02}") for u in range(20) for i in range(12) if (7 * u + 5 * i + u * i) % 12 < 5]
     return Interactions.from_pairs(*zip(*pairs, strict=True))
-
-
-def cells(data):
-    """The interactions as a set of (user, item, value)."""
-    rows = np.repeat(np.arange(data.n_users), np.diff(data.matrix.indptr))
-    ids = zip(data.users[rows].tolist(), data.items[data.matrix.indices].tolist(), strict=True)
-    return {(*pair, value) for pair, value in zip(ids, data.matrix.data.tolist(), strict=True)}
-
-
-def parts(split):
-    return [
-        split.train, split.validation.seen, split.validation.held_out, split.test.seen, split.test.held_out,
-    ]  # fmt: skip
-
-
-def fingerprint(split):
-    digest = hashlib.sha256()
-    for part in parts(split):
-        digest.update(repr((part.users.tolist(), part.items.tolist(), sorted(cells(part)))).encode())
-    return digest.hexdigest()
 
 
 def test_users_are_in_one_part_only(data):
@@ -120,6 +99,22 @@ def test_the_data_is_not_changed(data):
     before = data.matrix.copy()
     split_strong(data, **SHARES)
     assert (data.matrix != before).nnz == 0
+
+
+def test_the_split_says_what_was_asked(data):
+    split = split_strong(data, **SHARES, seed=np.int64(3))
+    assert (split.protocol, split.seed, split.parameters) == ("strong", 3, SHARES)
+    assert split.describe() == (
+        "strong split, test_users=0.2, validation_users=0.1, held_out=0.3, seed 3: "
+        f"42 users × {split.train.n_items} items to train on, "
+        f"{split.validation.seen.n_users} users to validate and {split.test.seen.n_users} to test on; "
+        f"dropped: {split.dropped['items']} items, {split.dropped['interactions']} interactions, "
+        f"{split.dropped['users']} users"
+    )
+    assert [row["part"] for row in split.sizes()] == ["train", "validation", "test"]
+    assert [row["held_out"] for row in split.sizes()] == [
+        None, split.validation.held_out.n_interactions, split.test.held_out.n_interactions,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SHARES)
