@@ -8,15 +8,19 @@ watched nor interrupted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["run_slices", "thread_count"]
+__all__ = ["map_ahead", "run_slices", "thread_count"]
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 def thread_count() -> int:
@@ -86,3 +90,26 @@ def run_slices(
                 stop[0] = True
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def map_ahead(function: Callable[[Given], Made], things: Iterable[Given]) -> Iterator[Made]:
+    """Results of ``function`` in the order of ``things``, computed in threads a few things ahead.
+
+    Only those few are in memory, however many there are.
+
+    Examples
+    --------
+    >>> list(map_ahead(str.upper, "abc"))
+    ['A', 'B', 'C']
+    """
+    with ThreadPoolExecutor(thread_count()) as pool:
+        pending: deque[Future[Made]] = deque()
+        try:
+            for thing in things:
+                pending.append(pool.submit(function, thing))
+                if len(pending) > 2 * thread_count():
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

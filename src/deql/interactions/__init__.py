@@ -1,6 +1,5 @@
-"""Files and frames in; ids ↔ indices."""
+"""Who did what: the table itself. Reading (deql.interactions.read) is imported only when needed."""
 
-from deql.interactions.read import read_interactions
 from deql.interactions.table import Interactions, Step, as_interactions
 
-__all__ = ["Interactions", "Step", "as_interactions", "read_interactions"]
+__all__ = ["Interactions", "Step", "as_interactions"]

@@ -1,156 +1,128 @@
-"""Tables of who did what: files and frames."""
+"""Tables of who did what, from any file or frame people have."""
 
 from __future__ import annotations
 
+import math
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deql.errors import DataError, name_some
-from deql.interactions.table import Interactions
+from scipy.sparse import issparse, load_npz
 
-if TYPE_CHECKING:
-    import polars as pl
+from deql.errors import DataError, ParameterError
+from deql.interactions.clean import clean
+from deql.interactions.collect import Collector
+from deql.interactions.columns import Choice, choose_columns
+from deql.interactions.files import open_table
+from deql.interactions.table import Interactions, Step
+from deql.interactions.titles import with_titles
+from deql.progress import stages
 
 __all__ = ["read_interactions"]
 
-_USER_NAMES = ("user", "user_id", "userid", "uid", "customer", "customer_id", "visitor", "visitor_id", "account")
-_ITEM_NAMES = (
-    "item", "item_id", "itemid", "iid", "product", "product_id", "movie", "movie_id", "movieid",
-    "article_id", "track_id", "book_id", "isbn", "asin",
-)  # fmt: skip
-
 
 def read_interactions(
-    source: Any, user: str | None = None, item: str | None = None, weight: str | None = None
+    source: Any,
+    user: Choice = None,
+    item: Choice = None,
+    weight: Choice = None,
+    time: Choice = None,
+    *,
+    items: Any = None,
+    min_weight: float | None = None,
+    format: str | None = None,
+    header: bool | None = None,
+    ids: str = "auto",
+    progress: bool = False,
 ) -> Interactions:
     """Read a table with a row for each interaction.
 
+    Which columns were taken is printed on standard error unless ``user`` and ``item`` name them.
+
     Parameters
     ----------
-    source : path or frame
-        A CSV, TSV, NDJSON or Parquet file, or a polars, pandas or Arrow frame.
-    user, item : str, optional
-        Columns with the ids; found by common names if not given, or taken as the first and second
-        column of a table of two columns.
-    weight : str, optional
-        Column with a number for each interaction. Without it every interaction counts 1; repeated
-        pairs count once, and with it their weights add up.
+    source : path, frame or sparse matrix
+        CSV or other delimited text, NDJSON, Parquet, LightGCN or Netflix text, RecBole's .inter, SciPy's
+        .npz, plain or packed as .gz or .zst; a folder with parts of one of these, or with a public
+        data set's files; or a frame of pandas, polars, Arrow or another library that narwhals knows.
+    user, item : str or int, optional
+        Columns with the ids, by name or number from 1; found by common names if not given.
+    weight : str, int or True, optional
+        Column with a number for each interaction; True finds it by common names. Without it every
+        interaction counts 1; repeated pairs count once, and with it their weights add up.
+    time : str, int or True, optional
+        Column with the time of each interaction, a number or a date; True finds it. Of repeated pairs
+        the latest time stays.
+    items : path, frame or mapping, optional
+        Titles: a table with a column of item ids and one of titles, or a mapping from id to title.
+    min_weight : float, optional
+        Leave out rows whose weight is below. The column is found by common names if ``weight`` does not
+        name it, and the rows that stay then count 1 each: ``min_weight=4`` turns ratings into likes.
+    format : str, optional
+        One of csv (any delimited text), recbole, lightgcn, netflix, ndjson, parquet, npz; else seen from
+        the file.
+    header : bool, optional
+        Whether the first line of delimited text names the columns; else seen from the file.
+    ids : {"auto", "text"}, default "auto"
+        Ids are whole numbers if all of a column are, else text; "text" keeps all as text.
+    progress : bool, default False
+        Show a progress bar on standard error.
 
     Returns
     -------
     Interactions
-        Ids sorted: integers if all of them are, else text.
+        Ids sorted; ``steps`` tells what was read, left out and merged.
 
     Examples
     --------
     >>> import polars as pl, deql
-    >>> frame = pl.DataFrame({"user_id": [1, 1, 2], "item_id": ["tea", "jam", "tea"]})
-    >>> deql.read_interactions(frame)
+    >>> frame = pl.DataFrame({"user_id": [1, 1, 2], "item_id": ["tea", "jam", "tea"], "stars": [5, 3, 4]})
+    >>> deql.read_interactions(frame, "user_id", "item_id")
     Interactions(2 users × 2 items, 3 interactions)
+    >>> data = deql.read_interactions(frame, "user_id", "item_id", min_weight=4)
+    >>> [(step.what, step.interactions) for step in data.steps]
+    [('read from the frame', 3), ('stars ≥ 4', 2)]
     """
-    import polars as pl
+    if ids not in ("auto", "text"):
+        raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}")
+    if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
+        raise ParameterError(f"min_weight must be a number, got {min_weight!r}")
+    if isinstance(source, Interactions):
+        raise ParameterError("these are Interactions already: deql.clean leaves out what is not wanted")
+    if issparse(source):
+        return with_titles(_from_matrix(source, "the matrix", min_weight), items)
+    if isinstance(source, str | os.PathLike) and (format == "npz" or Path(source).suffix == ".npz"):
+        return with_titles(_from_matrix(_load_npz(Path(source)), str(source), min_weight), items)
+    # With a lower bound and no named column, weights decide what stays and are then forgotten.
+    likes = min_weight is not None and weight is None
+    table = open_table(source, tuple(one for one in (user, item, weight, time) if isinstance(one, str)), format, header)
+    roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.headed)
+    if roles.guessed:
+        kind = f" ({table.kind})" if table.kind else ""
+        print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)
+    collector = Collector()
+    with stages(progress) as stage:
+        for rows in table.rows(roles, ids == "text", stage("Reading")):
+            collector.add(rows, signed=min_weight is not None)
+    label = "" if roles.weight is None or min_weight is None else f"{table.names[roles.weight]} ≥ {min_weight:g}"
+    return with_titles(collector.finish(table.name, min_weight, label, likes), items)
 
-    name = str(source) if isinstance(source, str | os.PathLike) else "the frame"
-    frame = _read_file(Path(source)) if isinstance(source, str | os.PathLike) else _as_polars(source)
-    user_column, item_column = _find_columns(frame, user, item, name)
-    if weight is not None and weight not in frame.columns:
-        raise DataError(f"{name} has no column {weight!r}: its columns are {name_some(frame.columns)}")
-    if weight in (user_column, item_column):
-        raise DataError(f"the weight of {name} cannot be the column of ids {weight!r}")
-    if not len(frame):
-        raise DataError(f"{name} has no rows")
-    weights = None
-    if weight is not None:
-        _refuse_missing(frame[weight], name)
-        if frame[weight].dtype.is_nested():
-            raise DataError(f"column {weight!r} of {name} must hold finite numbers")
-        numbers = frame[weight].cast(pl.Float64, strict=False)
-        if numbers.null_count() or not numbers.is_finite().all():
-            raise DataError(f"column {weight!r} of {name} must hold finite numbers")
-        weights = numbers.to_numpy()
-    return Interactions.from_pairs(_ids(frame[user_column], name), _ids(frame[item_column], name), weights)
 
-
-def _read_file(path: Path) -> pl.DataFrame:
-    import polars as pl
-
-    if not path.exists():
-        raise DataError(f"there is no file {path}")
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: name one CSV, TSV, NDJSON or Parquet file")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path} is empty")
+def _load_npz(path: Path) -> Any:
     try:
-        match path.suffix.lower():
-            case ".parquet":
-                return pl.read_parquet(path)
-            case ".ndjson" | ".jsonl":
-                return pl.read_ndjson(path, infer_schema_length=None)
-            case ".tsv" | ".tab" | ".csv" | ".txt":
-                # As text: what looks like a number on the first rows may be a name on a later one.
-                separator = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-                return pl.read_csv(path, separator=separator, infer_schema=False)
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{path} cannot be read as a {path.suffix[1:].upper()} table: {reason}") from None
-    raise DataError(f"{path} has an unknown ending: expected .csv, .tsv, .ndjson or .parquet")
+        return load_npz(path)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except Exception as error:  # zip, NumPy and SciPy each have their own
+        raise DataError(f"{path} is not a sparse matrix saved by scipy.sparse.save_npz: {error}") from None
 
 
-def _as_polars(frame: Any) -> pl.DataFrame:
-    import polars as pl
-
-    if isinstance(frame, pl.DataFrame):
-        return frame
-    if isinstance(frame, pl.LazyFrame):
-        return frame.collect()
-    if hasattr(frame, "__arrow_c_stream__") and hasattr(frame, "columns"):
-        return pl.DataFrame(frame)
-    raise DataError(
-        f"expected a file's path or a polars, pandas or Arrow frame, got {type(frame).__name__} "
-        "(for a sparse matrix use Interactions.from_csr)"
-    )
-
-
-def _find_columns(frame: pl.DataFrame, user: str | None, item: str | None, name: str) -> tuple[str, str]:
-    by_name = {column.lower().replace(" ", "_"): column for column in frame.columns}
-    found = []
-    for role, given, names, place in (("user", user, _USER_NAMES, 0), ("item", item, _ITEM_NAMES, 1)):
-        column = given or next((by_name[known] for known in names if known in by_name), None)
-        if column is None and len(frame.columns) == 2:
-            column = frame.columns[place]
-        if column is None or column not in frame.columns:
-            problem = f"has no column {given!r}" if given else f"has no column that looks like the {role}'s"
-            raise DataError(f"{name} {problem}: say {role}=… with one of {name_some(frame.columns, 12)}")
-        found.append(column)
-    if found[0] == found[1]:
-        raise DataError(f"user and item of {name} are the same column, {found[0]!r}: say user=… and item=…")
-    return found[0], found[1]
-
-
-def _refuse_missing(series: pl.Series, name: str) -> None:
-    missing = series.is_null() | (series.is_nan() if series.dtype.is_float() else False)
-    count = int(missing.sum())
-    if count:
-        row = int(missing.arg_max() or 0) + 1
-        raise DataError(f"column {series.name!r} of {name} has {count:,} missing values, the first in data row {row}")
-
-
-def _ids(series: pl.Series, name: str) -> Any:
-    """Ids as integers where every value is one, else as text.
-
-    Text counts as an integer only if it is written as one would write that integer, so that 007 and
-    7, or the zeros at the front of an ISBN, stay what they are.
-    """
-    import polars as pl
-
-    _refuse_missing(series, name)
-    if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
-        raise DataError(f"column {series.name!r} of {name} holds {series.dtype} values: ids must be numbers or text")
-    text = series.cast(pl.String)
-    if series.dtype.is_float():
-        text = text.str.strip_suffix(".0")  # whole numbers that a gap once turned into floats
-    whole = text.cast(pl.Int64, strict=False)
-    if not whole.null_count() and (whole.cast(pl.String) == text).all():
-        return whole.to_numpy()
-    return text.to_numpy() if not series.dtype.is_float() else series.cast(pl.String).to_numpy()
+def _from_matrix(matrix: Any, name: str, min_weight: float | None) -> Interactions:
+    try:
+        data = Interactions.from_csr(matrix)
+    except DataError as error:
+        raise DataError(f"{name}, {error}") from None
+    data = replace(data, steps=(Step(f"read from {name}", data.n_users, data.n_items, data.n_interactions),))
+    return data if min_weight is None else clean(data, min_weight=min_weight, binary=True)

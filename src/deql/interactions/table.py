@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, issparse
 
 from deql.errors import DataError
 
-__all__ = ["Interactions", "Step", "as_ids", "as_interactions", "canonical"]
+__all__ = ["Interactions", "Step", "as_ids", "as_interactions", "canonical", "masked", "shortest_float"]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Interactions:
         """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
         user_ids, rows = _factorise(_id_array(users))
         item_ids, columns = _factorise(_id_array(items))
-        values = np.ones(len(rows), np.float32) if weights is None else _weights(weights)
+        values = np.ones(len(rows), np.float32) if weights is None else shortest_float(np.asarray(weights, np.float64))
         if not len(rows) == len(columns) == len(values):
             raise DataError(
                 "users, items and weights must be as long as each other, "
@@ -177,13 +177,7 @@ class Interactions:
         >>> data.keep(np.array([True, False, True])).history("ann")
         ['jam']
         """
-        whole = self.matrix
-        indptr = np.concatenate([[0], np.cumsum(mask)])[whole.indptr].astype(whole.indptr.dtype)
-        return replace(
-            self,
-            matrix=csr_array((whole.data[mask], whole.indices[mask], indptr), shape=whole.shape),
-            times=None if self.times is None else self.times[mask],
-        )
+        return replace(self, matrix=masked(self.matrix, mask), times=None if self.times is None else self.times[mask])
 
     def _times_of(self, part: Callable[[csr_array], csr_array]) -> NDArray[np.float64] | None:
         """Times of a part of the matrix: taking the part from a matrix of places says where they stand."""
@@ -194,6 +188,18 @@ class Interactions:
 
     def __repr__(self) -> str:
         return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions)"
+
+
+def masked(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:
+    """The marked stored values of a matrix, in the same shape.
+
+    Examples
+    --------
+    >>> masked(csr_array([[1.0, 2.0], [0.0, 3.0]]), np.array([False, True, True])).toarray().tolist()
+    [[0.0, 2.0], [0.0, 3.0]]
+    """
+    indptr = np.concatenate([[0], np.cumsum(mask)])[matrix.indptr].astype(matrix.indptr.dtype)
+    return csr_array((matrix.data[mask], matrix.indices[mask], indptr), shape=matrix.shape)
 
 
 def canonical(matrix: Any) -> csr_array:
@@ -234,6 +240,19 @@ def canonical(matrix: Any) -> csr_array:
     return csr
 
 
+def shortest_float(values: NDArray[Any]) -> NDArray[Any]:
+    """Single precision where that loses nothing.
+
+    Examples
+    --------
+    >>> shortest_float(np.array([0.5, 3.0])).dtype, shortest_float(np.array([0.1])).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    with np.errstate(over="ignore"):
+        short = values.astype(np.float32)
+    return short if np.array_equal(short, values) else values
+
+
 def as_interactions(data: Any) -> Interactions:
     """Interactions as they are, anything matrix-like with numbers as ids."""
     if isinstance(data, Interactions):
@@ -264,14 +283,6 @@ def _id_array(ids: ArrayLike) -> NDArray[Any]:
             raise DataError(f"the id {array.max()} is too large for a whole number of 64 bits: give the ids as text")
         return array.astype(np.int64)
     return array if array.dtype == object else array.astype(object)
-
-
-def _weights(weights: ArrayLike) -> NDArray[Any]:
-    """Weights in single precision where that loses nothing."""
-    exact = np.asarray(weights, np.float64)
-    with np.errstate(over="ignore"):
-        short = exact.astype(np.float32)
-    return short if np.array_equal(short, exact) else exact
 
 
 def _factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:

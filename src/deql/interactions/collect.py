@@ -1,0 +1,130 @@
+"""Rows of a table, part after part, into Interactions; what is left out on the way is told."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.errors import DataError
+from deql.interactions.assemble import assemble
+from deql.interactions.ids import IdColumn
+from deql.interactions.table import Interactions, Step, masked, shortest_float
+from deql.interactions.values import Mixture, Rows
+
+__all__ = ["Collector"]
+
+
+class Collector:
+    """Collects rows in as few bytes as they need: 4 for each id, 4 or 8 for a weight, 8 for a time."""
+
+    def __init__(self) -> None:
+        self._users, self._items = IdColumn(), IdColumn()
+        self._weights: list[NDArray[Any]] = []
+        self._times: list[NDArray[np.float64]] = []
+        self._beside = ThreadPoolExecutor(1)
+        self._whole = [0, 0]
+        self._words: list[tuple[Mixture, Rows] | None] = [None, None]
+
+    def add(self, rows: Rows, signed: bool) -> None:
+        """Take some rows; negative weights only if ``signed``."""
+        if rows.weights is not None:
+            if not signed and len(rows) and rows.weights.min() < 0:
+                row = int((rows.weights < 0).argmax())
+                raise rows.where(
+                    row,
+                    f"the weight {rows.weights[row]:g} is negative: leave such rows out with min_weight=…, or build "
+                    "Interactions.from_csr from signed values",
+                )
+            self._weights.append(shortest_float(rows.weights))
+        if rows.times is not None:
+            self._times.append(rows.times)
+        for side, (ids, mixture) in enumerate(zip((rows.users, rows.items), rows.mixtures, strict=True)):
+            self._whole[side] += len(ids) if isinstance(ids, np.ndarray) else mixture.whole if mixture else 0
+            if mixture is not None and self._words[side] is None:
+                self._words[side] = mixture, rows
+        items_done = self._beside.submit(self._items.add, rows.items)
+        self._users.add(rows.users)
+        items_done.result()
+
+    def finish(self, source: str, min_weight: float | None, label: str, likes: bool) -> Interactions:
+        """All rows as Interactions.
+
+        Parameters
+        ----------
+        source : str
+            Where they come from.
+        min_weight : float or None
+            Leave out rows with a smaller weight.
+        label : str
+            What that step is called.
+        likes : bool
+            Forget the weights once they have decided what stays.
+        """
+        self._beside.shutdown()
+        user_ids, users = self._users.finish()
+        item_ids, items = self._items.finish()
+        weights, times = _joined(self._weights), _joined(self._times)
+        if not len(users):
+            raise DataError(f"{source} has no rows: is it the right file, and read in the right format?")
+        for whole, found in zip(self._whole, self._words, strict=True):
+            if found is not None and 2 * whole > len(users):
+                word, rows = found
+                raise rows.where(
+                    word.row,
+                    f"{word.word!r} in column {word.name}, where most ids are whole numbers: "
+                    "correct or remove the row, or say ids='text' if it is right",
+                )
+        steps = [Step(f"read from {Path(source).name or source}", len(user_ids), len(item_ids), len(users))]
+
+        def keep(mask: NDArray[np.bool_], what: str) -> None:
+            nonlocal users, items, weights, times
+            if mask.all():
+                return
+            users, items, weights = users[mask], items[mask], None if weights is None else weights[mask]
+            times = None if times is None else times[mask]
+            steps.append(Step(what, len(np.unique(users)), len(np.unique(items)), len(users)))
+
+        if weights is not None:
+            if min_weight is not None:
+                keep(weights >= np.float64(min_weight), label)
+            if not likes:
+                keep(weights != 0, "weight 0 left out")
+        if not len(users):
+            raise DataError(f"nothing is left of {source} after the step “{steps[-1].what}”")
+        matrix, moments = assemble(users, items, len(user_ids), len(item_ids), None if likes else weights, times)
+        if matrix.nnz < len(users):
+            steps.append(Step("repeated pairs merged", steps[-1].users, steps[-1].items, matrix.nnz))
+        nonzero = matrix.data != 0
+        if not nonzero.all():  # weights below 0 are there only if a lower bound let them in
+            matrix, moments = masked(matrix, nonzero), None if moments is None else moments[nonzero]
+        data = _without_empty(Interactions(matrix, user_ids, item_ids, moments))
+        if not nonzero.all():
+            steps.append(Step("weights that add up to 0 left out", data.n_users, data.n_items, data.n_interactions))
+        return replace(data, steps=tuple(steps))
+
+
+def _without_empty(data: Interactions) -> Interactions:
+    """Leave out users and items whose rows have all been left out, as the steps have counted them."""
+    by_user, by_item = np.diff(data.matrix.indptr) > 0, np.zeros(data.n_items, bool)
+    by_item[data.matrix.indices] = True
+    if not by_user.all():
+        data = data.take_users(by_user)
+    return data if by_item.all() else data.take_items(by_item)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any] | None:
+    """One array of all parts, which are freed as they are copied."""
+    if not parts:
+        return None
+    whole = np.empty(sum(map(len, parts)), np.result_type(*parts))
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
