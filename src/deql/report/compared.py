@@ -1,0 +1,117 @@
+"""The page of ``deql compare --report``: values on every split, their differences, and what is significant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.evaluation.comparison import Comparison, lower_is_better
+from deql.report import page, plots
+from deql.report.tables import comparison_grid, comparison_legend, p_value, significance_grids
+
+__all__ = ["comparison_page"]
+
+
+def comparison_page(title: str, about: Mapping[str, str], comparison: Comparison) -> str:
+    """The whole page; ``about`` tells of the data, in words."""
+    numbers, star = comparison_legend(comparison)
+    return page.page(
+        title,
+        page.facts(about),
+        page.heading("Models"),
+        page.model_table({name: model["parameters"] for name, model in comparison.models.items()}),
+        page.heading("Results"),
+        page.grid_table(comparison_grid(comparison)),
+        page.paragraph(f"{numbers} Highlighted: best. * {star}"),
+        page.heading("Figures"),
+        page.key(comparison.names),
+        page.figures([draw(comparison, metric) for metric in comparison.metrics for draw in (_values, _differences)]),
+        page.heading("Tests"),
+        page.paragraph(
+            "Each row is a one-sided paired test of the null hypothesis that the first model is no better than the "
+            "second. * p < 0.05. Holm: corrected for all comparisons of the same kind, so that the chance of even one "
+            "false star in a column is at most 5 %."
+        ),
+        *(page.paragraph(f"{grid.title}:") + page.grid_table(grid) for grid in significance_grids(comparison)),
+        *(_matrix(comparison, metric) for metric in comparison.metrics),
+        page.heading("Splits"),
+        _splits(comparison),
+    )  # fmt: skip
+
+
+def _values(comparison: Comparison, metric: str) -> tuple[str, str]:
+    name, by_split = f"values-{page.anchor(metric)}", comparison.values[metric]
+    if comparison.over == "splits":
+        values = dict(zip(comparison.names, by_split.T, strict=True))
+        return plots.splits(name, f"{metric} of each model on each split", values, metric), (
+            f"{metric} on each of {len(by_split)} splits; the stroke is the mean."
+        )
+    means, errors = comparison.means, comparison.standard_errors
+    ranges = {
+        model: (mean, mean - half, mean + half)
+        for model in comparison.names
+        for mean, half in [(means[model][metric], 1.96 * np.nan_to_num(errors[model][metric]))]
+    }
+    return plots.intervals(name, f"{metric} of each model", ranges, metric), f"{metric}: mean ± 1.96 standard errors."
+
+
+def _differences(comparison: Comparison, metric: str) -> tuple[str, str]:
+    pairs = comparison.values if comparison.over == "splits" else comparison.per_user
+    values = pairs.get(metric, comparison.values[metric])
+    rows = {}
+    question = "best" if comparison.baseline is None else "baseline"
+    for test in (test for test in comparison.tests(metric) if test.against == question):
+        better, other = comparison.names.index(test.better), comparison.names.index(test.other)
+        sample = values[:, better] - values[:, other]
+        dots = sample if comparison.over == "splits" else sample[:0]
+        name, colour = (test.other, other) if question == "best" else (test.better, better)
+        rows[name] = (colour, dots, _interval(sample))
+    what = (
+        f"{comparison.best(metric)} less each other model"
+        if question == "best"
+        else f"each model less the baseline {comparison.baseline}"
+    )
+    lower = " Below zero is better." if lower_is_better(metric) else ""
+    drawn = plots.differences(
+        f"differences-{page.anchor(metric)}", f"{metric}: {what}", rows, f"difference of {metric}"
+    )  # fmt: skip
+    how = f"on the same {comparison.over}, with the mean and its 95 % interval (Student's t)"
+    return drawn, f"{metric}: {what}, {how}.{lower}"
+
+
+def _interval(sample: NDArray[np.float64]) -> plots.Interval:
+    from scipy.special import stdtrit
+
+    n, mean = len(sample), float(sample.mean())
+    half = float(stdtrit(n - 1, 0.975) * sample.std(ddof=1) / math.sqrt(n)) if n > 1 else 0.0
+    return mean, mean - half, mean + half
+
+
+def _matrix(comparison: Comparison, metric: str) -> str:
+    """All pairs at once, not corrected: row better than column."""
+    table = comparison.p_values(metric)
+    if np.isnan(table).all():
+        return ""
+    title = f"{metric}: p-values of “row is better than column”, t-test over {comparison.over}, not corrected"
+    rows = [
+        [name, *("" if math.isnan(value) else p_value(value) for value in values)]
+        for name, values in zip(comparison.names, table, strict=True)
+    ]
+    return page.paragraph(title + ":") + page.plain_table(["", *comparison.names], rows, title)
+
+
+def _splits(comparison: Comparison) -> str:
+    rows = [
+        [
+            "–" if split["seed"] is None else str(split["seed"]),
+            *(f"{split['train'][part]:,}" for part in ("users", "items", "interactions")),
+            f"{split['judged']:,}", f"{split['skipped']:,}",
+            ", ".join(f"{count:,} {what}" for what, count in split["dropped"].items()),
+        ]
+        for split in comparison.splits
+    ]  # fmt: skip
+    header = ["seed", "training users", "items", "interactions", "users judged", "skipped", "dropped"]
+    return page.plain_table(header, rows, "Splits")

@@ -1,0 +1,221 @@
+"""Plots as SVG fragments for a page: no file, no script, and colours that follow the page's.
+
+Figures are drawn in stand-in colours, which then become CSS variables of the page (``--ink``, ``--grid``,
+``--c0`` …), so that one drawing is right on light and on dark paper. They are narrow, because text in an
+SVG shrinks with it and must be read on a phone.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.errors import DeqlError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["COLOURS", "MARKERS", "Interval", "differences", "intervals", "lines", "need_matplotlib", "shares", "splits"]
+
+COLOURS = 8
+MARKERS = "osD^vPX*"
+_INK, _GRID = "#0a0b0c", "#0a0b0d"
+_COLOUR = [f"#0a0c0{place}" for place in range(COLOURS)]
+_VARIABLES = {_INK: "ink", _GRID: "grid"} | {colour: f"c{place}" for place, colour in enumerate(_COLOUR)}
+_WIDTH = 4.0
+
+Interval = tuple[float, float, float]
+
+
+def need_matplotlib() -> None:
+    """Say what to install, before the long work begins."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise DeqlError('reports need matplotlib: pip install "deql[report]"') from None
+
+
+def intervals(name: str, title: str, values: Mapping[str, Interval], xlabel: str) -> str:
+    """One dot for each model, with its interval: value, low, high."""
+
+    def draw(axes: Axes) -> None:
+        _rows(axes, list(values))
+        for row, (value, low, high) in enumerate(values.values()):
+            colour = _COLOUR[row % COLOURS]
+            axes.plot([low, high], [row, row], color=colour, linewidth=2, solid_capstyle="butt")
+            axes.plot([value], [row], MARKERS[row % COLOURS], color=colour, markersize=6)
+        axes.set_xlabel(xlabel)
+
+    return _figure(name, title, draw, _height(len(values)))
+
+
+def shares(name: str, title: str, values: Mapping[str, NDArray[np.float64]], xlabel: str) -> str:
+    """Share of users with at least this value, a curve for each model."""
+
+    def draw(axes: Axes) -> None:
+        for row, sample in enumerate(values.values()):
+            levels, counts = np.unique(np.round(sample, 4), return_counts=True)
+            at_least = np.cumsum(counts[::-1])[::-1] / len(sample)
+            # Many users, many levels: a few hundred points draw the same curve.
+            kept = np.unique(np.linspace(0, len(levels) - 1, 300).astype(int))
+            _curve(axes, row, levels[kept], at_least[kept], marker=False, drawstyle="steps-pre")
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel("share of users")
+        axes.set_ylim(0, 1.02)
+
+    return _figure(name, title, draw)
+
+
+def lines(
+    name: str,
+    title: str,
+    x: Sequence[float] | Sequence[str],
+    values: Mapping[str, Sequence[float]],
+    xlabel: str,
+    ylabel: str,
+    errors: Mapping[str, Sequence[float]] | None = None,
+) -> str:
+    """A curve for each model over numbers, or over groups that are named."""
+    named = isinstance(x[0], str)
+    places = np.arange(len(x), dtype=float) if named else np.asarray(x, np.float64)
+
+    def draw(axes: Axes) -> None:
+        for row, (model, y) in enumerate(values.items()):
+            beside = (row - (len(values) - 1) / 2) * 0.06 if named else 0.0
+            _curve(axes, row, places + beside, np.asarray(y), marker=len(x) <= 12)
+            if errors is not None:
+                axes.errorbar(places + beside, y, errors[model], color=_COLOUR[row % COLOURS], fmt="none", linewidth=1)
+        if named:
+            axes.set_xticks(places, [str(label) for label in x])
+        else:
+            axes.locator_params(axis="x", integer=True)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+
+    return _figure(name, title, draw)
+
+
+def splits(name: str, title: str, values: Mapping[str, NDArray[np.float64]], xlabel: str) -> str:
+    """A row for each model: a small dot for each split, a stroke at the mean."""
+
+    def draw(axes: Axes) -> None:
+        _rows(axes, list(values))
+        for row, sample in enumerate(values.values()):
+            colour = _COLOUR[row % COLOURS]
+            axes.plot(sample, np.full(len(sample), row), MARKERS[row % COLOURS], color=colour, markersize=5, alpha=0.6)
+            axes.plot([sample.mean()] * 2, [row - 0.13, row + 0.13], color=colour, linewidth=2.5)
+        axes.set_xlabel(xlabel)
+
+    return _figure(name, title, draw, _height(len(values)))
+
+
+def differences(
+    name: str, title: str, values: Mapping[str, tuple[int, NDArray[np.float64], Interval]], xlabel: str
+) -> str:
+    """A row for each pair of models: dots of the pairs, their mean and its interval, against zero.
+
+    A row far beyond the others is written at the edge instead.
+    ``values`` holds for each row the number of its colour, the dots (none for many) and the interval.
+    """
+
+    reach = [max(np.abs([*sample, low, high])) for _, sample, (_, low, high) in values.values()]
+    # One model far behind must not squeeze all others onto the zero line.
+    limit = 1.1 * max((one for one in reach if one <= 8 * np.median(reach)), default=0.0) or 1.0
+
+    def draw(axes: Axes) -> None:
+        _rows(axes, list(values))
+        axes.axvline(0, color=_INK, linewidth=0.8)
+        axes.set_xlim(-limit, limit)
+        for row, (place, sample, (value, low, high)) in enumerate(values.values()):
+            colour = _COLOUR[place % COLOURS]
+            if reach[row] > limit:
+                side = 1 if value > 0 else -1
+                text = f"{value:+.4f} →" if side > 0 else f"← {value:+.4f}"
+                axes.text(side * limit, row + 0.1, text, ha="right" if side > 0 else "left", va="center", color=colour)
+                continue
+            axes.plot(sample, np.full(len(sample), row), "o", color=colour, markersize=4, alpha=0.5)
+            axes.plot([low, high], [row + 0.18, row + 0.18], color=colour, linewidth=2, solid_capstyle="butt")
+            axes.plot([value], [row + 0.18], MARKERS[place % COLOURS], color=colour, markersize=6)
+        axes.set_xlabel(xlabel)
+
+    return _figure(name, title, draw, _height(len(values)))
+
+
+def _height(rows: int) -> float:
+    return 0.75 + 0.52 * rows
+
+
+def _rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Rows from top to bottom, each with its name above: beside it there is no room on a phone."""
+    axes.set_ylim(len(labels) - 0.6, -0.65)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    for row, label in enumerate(labels):
+        short = label if len(label) <= 44 else label[:43] + "…"
+        axes.text(0, row - 0.17, short, transform=axes.get_yaxis_transform(), va="bottom")
+    axes.margins(x=0.08)
+    axes.locator_params(axis="x", nbins=5)
+
+
+def _curve(axes: Axes, row: int, x: Any, y: Any, marker: bool, **style: Any) -> None:
+    # Dashes tell curves apart where they lie on each other or colours cannot be seen.
+    dashes = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+    axes.plot(
+        x, y, color=_COLOUR[row % COLOURS], linewidth=1.8, linestyle=dashes[row % len(dashes)],
+        marker=MARKERS[row % COLOURS] if marker else None, markersize=4.5, **style,
+    )  # fmt: skip
+
+
+def _figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 3.0) -> str:
+    """An SVG element that belongs to its page: same fonts and colours, ids of its own, a title for readers."""
+    from io import StringIO
+
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    look: dict[Any, Any] = {
+        "svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10, "axes.spines.top": False,
+        "axes.spines.right": False, "axes.edgecolor": _GRID, "axes.labelcolor": _INK, "text.color": _INK,
+        "xtick.color": _INK, "ytick.color": _INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "grid.color": _GRID,
+        "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "axes.xmargin": 0.02,
+        "xtick.major.size": 0, "ytick.major.size": 0, "text.parse_math": False, "axes.formatter.useoffset": False,
+    }  # fmt: skip
+    out = StringIO()
+    # Names may hold signs that the font used for measuring lacks; the reader's browser has its own fonts.
+    with matplotlib.rc_context(look), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        axes = figure.add_subplot()
+        draw(axes)
+        figure.savefig(
+            out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
+    return _inline(out.getvalue(), name, title)
+
+
+def _inline(svg: str, name: str, title: str) -> str:
+    view = re.search(r'viewBox="([^"]*)"', svg)
+    assert view is not None
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    body = body[body.index(">", body.index("<svg")) + 1 :]
+    # Only what stands in tags is changed: a model may be named anything.
+    body = re.sub(r"<[^>]*>", lambda tag: _at_home(tag[0], name), body)
+    label = f'<title id="{name}-title">{escape(title)}</title>'
+    head = f'<svg role="img" aria-labelledby="{name}-title" viewBox="{view[1]}">{label}'
+    return head + re.sub(r"\s*\n\s*", "\n", body).strip()
+
+
+def _at_home(tag: str, name: str) -> str:
+    """A tag with ids that no other figure has, and with the fonts and colours of the page."""
+    tag = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", tag)
+    tag = re.sub(r"font-family: [^;\"]*", "font-family: inherit", tag)
+    tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    for colour, variable in _VARIABLES.items():
+        tag = tag.replace(colour, f"var(--{variable})")
+    return tag

@@ -1,0 +1,200 @@
+"""Pages: one file, well formed, nothing fetched, names as text, the same bytes for the same input."""
+
+import builtins
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import deql
+from deql import EASE, DeqlError, Interactions, Popularity
+from deql.evaluation.contest import compare
+from deql.evaluation.contestants import judge, parameters
+from deql.report import plots
+from deql.report.compared import comparison_page
+from deql.report.evaluated import curve_metrics, evaluation_page, group_lengths
+
+pytest.importorskip("matplotlib", reason="reports need matplotlib")
+
+NASTY = '<img src=x onerror="alert(1)"> $a_b$ & \'é漢\' id="x" url(#y)'
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Tags opened and closed in order, their ids, links and texts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen, self.ids, self.targets, self.texts = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id"]
+        for name, value in attrs:
+            self.targets += re.findall(r"url\(#([^)]*)\)", value or "")
+            if name in ("href", "xlink:href", "aria-labelledby"):
+                self.targets.append(value.removeprefix("#"))
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> without a beginning"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def data():
+    generator = np.random.default_rng(0)
+    values = generator.random((200, 30)) < np.linspace(0.05, 0.4, 30)
+    values[:, 0] = True
+    return Interactions.from_csr(csr_array(values.astype(float)))
+
+
+@pytest.fixture(scope="module")
+def evaluated(data):
+    split = deql.split_strong(data, test_users=0.3)
+    models = {NASTY: EASE(5.0), "popular": Popularity()}
+    results = judge(models, split.train, split.test, ["recall@5", "ndcg@5", *curve_metrics(["recall@5"])])
+
+    def write():
+        hyper = {name: parameters(model) for name, model in models.items()}
+        about = {"Data": NASTY, "Split": split.describe()}
+        return evaluation_page("Evaluation of " + NASTY, about, hyper, results, split.test, ["recall@5", "ndcg@5"])
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def compared(data):
+    models = {NASTY: EASE(5.0), "popular": Popularity(), "stiff": EASE(500.0)}
+    found = compare(models, data, splits=3, metrics=["recall@5"], baseline="popular")
+    return lambda: comparison_page("Comparison", {"Data": NASTY}, found)
+
+
+@pytest.fixture(scope="module")
+def compared_over_users(data):
+    found = compare({NASTY: EASE(5.0), "popular": Popularity()}, deql.split_strong(data), metrics=["recall@5"])
+    return lambda: comparison_page("Comparison", {"Data": NASTY}, found)
+
+
+@pytest.fixture(params=["evaluated", "compared", "compared_over_users"])
+def write(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_well_formed_and_self_contained(write):
+    text = write()
+    outline = Outline(text)
+    assert outline.open == []
+    assert text.startswith("<!DOCTYPE html>")
+    tags = {tag for tag, _ in outline.seen}
+    assert tags >= {"svg", "table", "title", "style"}
+    assert not tags & {"script", "img", "link", "iframe", "object"}
+    assert "http" not in text
+    assert "@import" not in text
+    assert not re.search(r"url\((?!#)", text)
+    assert not any(name.startswith("on") for _, attributes in outline.seen for name in attributes)
+
+
+def test_ids_are_unique_and_links_lead_somewhere(write):
+    outline = Outline(write())
+    assert len(outline.ids) == len(set(outline.ids)) > 20
+    assert set(outline.targets) <= set(outline.ids)
+
+
+def test_names_are_text(write):
+    text = write()
+    assert "<img" not in text
+    texts = [" ".join(part.split()) for part in Outline(text).texts]
+    assert any(NASTY in part for part in texts)
+
+
+def test_for_every_reader(write):
+    seen = Outline(write()).seen
+    assert ("html", {"lang": "en"}) in seen
+    assert any(tag == "meta" and "width=device-width" in attributes.get("content", "") for tag, attributes in seen)
+    assert all(attributes.get("scope") in ("row", "col") for tag, attributes in seen if tag == "th")
+    drawings = [attributes for tag, attributes in seen if tag == "svg"]
+    assert drawings
+    assert all(one["role"] == "img" and one["aria-labelledby"] for one in drawings)
+    assert all("width" not in one and "height" not in one for one in drawings)
+
+
+def test_colours_are_the_pages_own(write):
+    text = write()
+    assert "prefers-color-scheme: dark" in text
+    for drawing in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
+        assert not re.findall(r"(?:fill|stroke): #[0-9a-f]+", drawing)
+        assert "var(--ink)" in drawing
+
+
+def test_the_same_input_gives_the_same_bytes(write):
+    assert write() == write()
+
+
+def test_numbers_and_figures_of_an_evaluation(evaluated):
+    text = evaluated()
+    assert text.count("<figure>") == 8  # intervals, shares and history for two metrics, two curves over k
+    for words in ("95 % interval", "by length of history", "recall@k by k", "Mean ± standard error over"):
+        assert words in text
+
+
+def test_numbers_and_figures_of_a_comparison(compared):
+    text = compared()
+    assert text.count("<figure>") == 2
+    for words in ("3 splits (strong, seeds 0 to 2", "better than the baseline popular", "row is better than column"):
+        assert words in text
+
+
+def test_lengths_of_curves():
+    assert curve_metrics(["mse"]) == []
+    assert curve_metrics(["ndcg@20"])[-1] == "ndcg@20"
+    long = curve_metrics(["recall@500", "ndcg@10"])
+    assert long[-1] == "ndcg@500"
+    assert len(long) <= 80
+
+
+def test_groups_hold_everybody():
+    lengths = np.random.default_rng(0).geometric(0.1, 500)
+    labels, groups = group_lengths(lengths)
+    assert len(labels) == 6
+    assert np.bincount(groups, minlength=6).min() > 30
+    assert groups[lengths.argmax()] == 5
+    labels, groups = group_lengths(np.full(9, 4))
+    assert labels == ["4"]
+    assert set(groups.tolist()) == {0}
+
+
+def test_a_difference_far_off_is_written_at_the_edge():
+    near, far = np.array([0.01, 0.02]), np.array([0.9, 0.91])
+    rows = {
+        "a − b": (0, near, (0.015, 0.01, 0.02)),
+        "a − c": (0, near, (0.015, 0.0, 0.03)),
+        "a − d": (1, far, (0.905, 0.9, 0.91)),
+    }
+    drawn = plots.differences("d", "Differences", rows, "x")
+    assert "+0.9050 →" in drawn
+    assert "+0.0150" not in drawn
+
+
+def test_without_matplotlib(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **named):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(DeqlError, match=r"pip install \"deql\[report\]\""):
+        plots.need_matplotlib()
