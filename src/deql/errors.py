@@ -70,3 +70,14 @@ def name_some(names: Sequence[Any] | NDArray[Any], limit: int = 5) -> str:
 
 def _short(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Text from a file as it may stand in a message: one line, nothing that a terminal obeys.
+
+    Examples
+    --------
+    >>> printable("item\\tid")
+    'item�id'
+    """
+    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.errors import DataError
+from deql.errors import DataError, printable
 from deql.interactions.digits import count_lines
 
 __all__ = ["PACKED", "Block", "blocks", "plain_suffix", "refuse_other_encodings"]
@@ -52,7 +52,7 @@ class Block:
 
     def error(self, line: int, problem: str) -> DataError:
         """What is wrong with a line of the block, counted from 0, as an error that says where it stands."""
-        return DataError(f"{self.path}, line {self.first_line + line:,}: {problem}")
+        return DataError(f"{self.path}, line {self.first_line + line:,}: {printable(problem)}")
 
 
 def plain_suffix(path: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from deql.errors import DataError, ParameterError, name_some
+from deql.errors import DataError, ParameterError, name_some, printable
 
 __all__ = ["Choice", "Roles", "choose_columns", "find_known", "is_known_name"]
 
@@ -157,4 +157,4 @@ def _plain(name: str) -> str:
 
 def _called(name: str) -> str:
     """Columns without a name of their own go by their number."""
-    return f"column {name}" if name.isdigit() else name
+    return f"column {name}" if name.isdigit() else printable(name)

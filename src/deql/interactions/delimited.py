@@ -106,6 +106,8 @@ def read_text(block: Block, layout: Layout) -> pl.DataFrame:
     empty = frame.select(pl.all_horizontal(pl.all().is_null() | (pl.all().str.strip_chars() == ""))).to_series()
     if empty.any():  # a blank line, which is no row, or one of delimiters only, which is one with everything missing
         rows = [not _is_blank(record) for _, record in _records(block, layout.delimiter)]
+        if len(rows) != len(frame):  # the two parsers see the quotation marks differently
+            raise _explain(block, layout)
         frame = frame.filter(pl.Series(rows))
     return frame.with_columns(pl.all().str.strip_chars(" ")) if b" " in text else frame
 

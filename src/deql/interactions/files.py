@@ -104,6 +104,8 @@ def find_files(source: Path) -> list[Path]:
         if not source.exists():
             raise DataError(f"there is no file {source}")
         if not source.is_dir():
+            if not os.access(source, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError
             return [source]
         for pattern, ending in product(_WELL_KNOWN, ("", *PACKED)):
             found = sorted(path for path in source.glob(pattern + ending) if path.is_file())

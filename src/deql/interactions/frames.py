@@ -7,7 +7,7 @@ from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deql.errors import DataError
+from deql.errors import DataError, printable
 from deql.interactions.columns import Roles
 from deql.interactions.values import Rows, Where, rows_of
 
@@ -35,7 +35,9 @@ def as_polars(frame: Any) -> pl.LazyFrame:
         return frame
     if isinstance(frame, pl.DataFrame):
         return frame.lazy()
-    if hasattr(frame, "set_axis"):  # pandas and its kin allow any object as a column's name
+    if hasattr(frame, "set_axis") and hasattr(
+        frame, "columns"
+    ):  # pandas and its kin allow any object as a column's name
         labels = [str(label) for label in frame.columns]
         repeated = [label for label in labels if labels.count(label) > 1]
         if repeated:
@@ -43,6 +45,9 @@ def as_polars(frame: Any) -> pl.LazyFrame:
         frame = frame.set_axis(labels, axis=1)
     try:
         known = nw.from_native(frame)
+        names = known.collect_schema().names()
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"the frame cannot be read: {' '.join(str(error).split())}; rename its columns") from None
     except TypeError:
         if hasattr(frame, "__arrow_c_stream__") and hasattr(frame, "columns"):  # an Arrow record batch, for one
             return pl.LazyFrame(pl.DataFrame(frame))
@@ -52,7 +57,7 @@ def as_polars(frame: Any) -> pl.LazyFrame:
         ) from None
     if isinstance(known, nw.LazyFrame):
         known = known.collect(backend="polars")
-    return pl.LazyFrame({name: _series(known[name]) for name in known.columns})
+    return pl.LazyFrame({name: _series(known[name]) for name in names})
 
 
 def _series(column: Any) -> pl.Series:
@@ -136,4 +141,4 @@ def frame_rows(frame: pl.LazyFrame, names: Sequence[str], roles: Roles, text_ids
 
 
 def _where(source: str, before: int) -> Where:
-    return lambda row, problem: DataError(f"{source}, row {before + row + 1:,}: {problem}")
+    return lambda row, problem: DataError(f"{source}, row {before + row + 1:,}: {printable(problem)}")

@@ -150,6 +150,8 @@ def csv_records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     >>> list(csv_records('ann,"tea\\ngreen"\\nbob,jam\\n', ","))
     [(0, ['ann', 'tea\\ngreen']), (2, ['bob', 'jam'])]
     """
+    # Elsewhere a lone return does not end a line, and so it must not here.
+    text = text.replace("\r\n", "\n").replace("\r", " ")
     quoting: Any = csv.QUOTE_MINIMAL
     if len(delimiter) > 1:
         text, delimiter, quoting = text.replace(delimiter, STAND_IN), STAND_IN, csv.QUOTE_NONE

@@ -67,8 +67,10 @@ def _read(source: Any) -> dict[str, str]:
     ids = names.index("id") if ids is None and "id" in names else ids or 0
     titles = find_known(names, "title")
     titles = int(ids == 0) if titles is None else titles
-    both = frame.select(frame[names[ids]].cast(str).alias("id"), frame[names[titles]].cast(str).alias("title"))
-    both = both.drop_nulls()
+    texts = frame[names[ids]].cast(str)
+    if frame[names[ids]].dtype.is_float():  # whole numbers that a gap turned into floats
+        texts = texts.str.strip_suffix(".0")
+    both = frame.select(texts.alias("id"), frame[names[titles]].cast(str).alias("title")).drop_nulls()
     return dict(zip(both["id"].to_list(), both["title"].to_list(), strict=True))
 
 

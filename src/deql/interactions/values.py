@@ -109,7 +109,8 @@ def rows_of(
             missing = missing | column.is_nan()
         if missing.any():
             raise where(
-                _first(missing), f"column {column.name} is empty here: fill in or remove the row ({_times(missing)})"
+                _first(missing),
+                f"column {column.name} is empty here: fill in or remove the row ({_times(missing)})",
             )
     users, items = _ids(user, where, text_ids), _ids(item, where, text_ids)
     return Rows(
@@ -157,7 +158,8 @@ def _numbers(column: pl.Series, where: Where, what: str = "weight") -> NDArray[n
 
     if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object) or column.dtype.is_temporal():
         raise where(
-            0, f"column {column.name} holds {column.dtype} values where numbers belong: name another as {what}=…"
+            0,
+            f"column {column.name} holds {column.dtype} values where numbers belong: name another as {what}=…",
         )
     numbers = column.cast(pl.Float64, strict=False)
     bad = numbers.is_null() | ~numbers.is_finite().fill_null(False)
