@@ -50,10 +50,15 @@ def test_any_other_name_is_an_attribute_error():
 @pytest.mark.parametrize(
     ("owner", "name", "parameters"),
     [
-        (deql, "read_interactions", ["source", "user", "item", "weight"]),
+        (deql, "read_interactions", ["source", "user", "item", "weight", "time"]),
+        (deql, "clean", ["data"]),
         (deql.Interactions, "from_csr", ["csr", "users", "items"]),
         (deql, "split_strong", ["data", "test_users", "validation_users", "held_out", "seed"]),
+        (deql, "split_weak", ["data", "held_out", "validation", "seed"]),
+        (deql, "split_leave_last", ["data", "test", "validation"]),
+        (deql, "load_split", ["path"]),
         (deql, "evaluate", ["model", "target", "metrics"]),
+        (deql, "compare", ["models", "data", "splits"]),
         (deql, "load", ["path"]),
         (deql.DEQL, "from_paper", ["lam", "p", "a", "b", "zero_diagonal"]),
         (Recommender, "fit", ["data"]),

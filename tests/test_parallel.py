@@ -1,3 +1,4 @@
+import threading
 import time
 
 import numpy as np
@@ -6,7 +7,7 @@ from scipy.sparse import random_array
 
 from deql.gram import gram
 from deql.interactions.table import canonical
-from deql.parallel import run_slices, thread_count
+from deql.parallel import map_ahead, run_slices, thread_count
 
 
 def test_the_number_of_threads_can_be_set(monkeypatch):
@@ -59,3 +60,81 @@ def test_a_stopped_kernel_returns_at_once(monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         gram(R, report=interrupt)
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+@pytest.mark.parametrize("count", [0, 1, 3, 40])
+def test_results_come_in_the_order_of_things(threads, count, monkeypatch):
+    monkeypatch.setenv("DEQL_THREADS", threads)
+
+    def slow_for_some(thing):
+        time.sleep(0.002 * (thing % 3))
+        return thing * thing
+
+    assert list(map_ahead(slow_for_some, iter(range(count)))) == [thing * thing for thing in range(count)]
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_only_a_few_things_are_taken_ahead(threads, monkeypatch):
+    monkeypatch.setenv("DEQL_THREADS", threads)
+    taken = []
+
+    def things():
+        for thing in range(1000):
+            taken.append(thing)
+            yield thing
+
+    results = map_ahead(str, things())
+    assert taken == [], "nothing before the first result is asked for"
+    for given_out in range(1, 6):
+        assert next(results) == str(given_out - 1)
+        assert len(taken) <= given_out + 2 * int(threads)
+    results.close()
+    assert len(taken) <= 5 + 2 * int(threads)
+
+
+def test_work_is_shared_among_threads(monkeypatch):
+    """Three things can only be done if all three are under way at once."""
+    monkeypatch.setenv("DEQL_THREADS", "3")
+    together = threading.Barrier(3, timeout=10)
+    assert sorted(map_ahead(lambda thing: together.wait(), range(3))) == [0, 1, 2]
+
+
+def test_an_error_comes_in_its_turn_and_ends_the_work(monkeypatch):
+    monkeypatch.setenv("DEQL_THREADS", "2")
+    begun = []
+
+    def work(thing):
+        begun.append(thing)
+        if thing in (3, 4):
+            raise ZeroDivisionError(thing)
+        return thing
+
+    results = map_ahead(work, range(1000))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ZeroDivisionError, match="3"):
+        next(results)
+    assert max(begun) <= 3 + 2 * 2
+    with pytest.raises(StopIteration):
+        next(results)
+
+
+def test_an_error_among_the_things_comes_through(monkeypatch):
+    monkeypatch.setenv("DEQL_THREADS", "2")
+
+    def things():
+        yield 1
+        raise OSError("broken")
+
+    with pytest.raises(OSError, match="broken"):
+        list(map_ahead(str, things()))
+
+
+def test_no_thread_outlives_a_consumer_that_stops(monkeypatch):
+    monkeypatch.setenv("DEQL_THREADS", "4")
+    before = threading.active_count()
+    results = map_ahead(str, range(1000))
+    assert next(results) == "0"
+    assert threading.active_count() > before
+    results.close()
+    assert threading.active_count() == before

@@ -26,31 +26,42 @@ __all__ = [
     "ModelFileError",
     "Popularity",
     "__version__",
+    "clean",
+    "compare",
     "datasets",
     "evaluate",
     "load",
+    "load_split",
     "objective",
     "read_interactions",
     "rules",
+    "split_leave_last",
     "split_strong",
+    "split_weak",
 ]
 
 if TYPE_CHECKING:
     from deql import datasets, objective, rules
     from deql.errors import DeqlError, ModelFileError
     from deql.evaluation import evaluate
-    from deql.interactions import Interactions, read_interactions
+    from deql.evaluation.contest import compare
+    from deql.interactions import Interactions
+    from deql.interactions.clean import clean
+    from deql.interactions.read import read_interactions
     from deql.models import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE, Popularity
-    from deql.split import split_strong
+    from deql.split import load_split, split_leave_last, split_strong, split_weak
     from deql.store import load
 
 
 # Where each public name lives: imported at first use, so that `import deql` costs nothing.
 _HOMES = {
-    "deql.interactions": ("Interactions", "read_interactions"),
-    "deql.split": ("split_strong",),
+    "deql.interactions": ("Interactions",),
+    "deql.interactions.read": ("read_interactions",),
+    "deql.interactions.clean": ("clean",),
+    "deql.split": ("load_split", "split_leave_last", "split_strong", "split_weak"),
     "deql.models": ("DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE", "Popularity"),
     "deql.evaluation": ("evaluate",),
+    "deql.evaluation.contest": ("compare",),
     "deql.store": ("load",),
     "deql.errors": ("DeqlError", "ModelFileError"),
 }

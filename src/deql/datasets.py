@@ -1,12 +1,13 @@
-"""The bundled data set: real, named, and small enough to travel with the library."""
+"""Data sets: the bundled one, small enough to travel with the library, and the paper's, prepared from their files."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 
 from deql.interactions import Interactions
+from deql.interactions.public import prepare
 
-__all__ = ["debian"]
+__all__ = ["debian", "prepare"]
 
 
 def debian() -> Interactions:

@@ -14,18 +14,9 @@ from scipy.sparse import csr_array, issparse
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.interactions import Interactions
 from deql.interactions.table import canonical
-from deql.kernels import rank_users
-from deql.parallel import run_slices, thread_count
-from deql.precision import PackedSymmetric
-from deql.precision.plan import STRIP
-from deql.progress import Report
+from deql.ranking import NO_ITEM
 
-__all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories", "rank"]
-
-NO_ITEM = -1
-"""Fills a row of item numbers when fewer than k items are left; the score beside it is NaN."""
-
-_USERS_PER_SLICE = 8192
+__all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories"]
 
 
 class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
@@ -40,6 +31,8 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
         Exact scores; for users without a usable history the share of users who have the item.
     from_popularity : ndarray of bool
         True for users whose history was empty or unknown: their row is the popularity order.
+    titles : ndarray of str or None
+        What people call the items, if the model was fitted on interactions with titles.
 
     Examples
     --------
@@ -53,16 +46,22 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
     """
 
     from_popularity: NDArray[np.bool_]
+    titles: NDArray[Any] | None
 
     def __new__(
-        cls, ids: NDArray[Any], scores: NDArray[np.float64], from_popularity: NDArray[np.bool_]
+        cls,
+        ids: NDArray[Any],
+        scores: NDArray[np.float64],
+        from_popularity: NDArray[np.bool_],
+        titles: NDArray[Any] | None = None,
     ) -> Recommendations:
         pair = super().__new__(cls, (ids, scores))
         pair.from_popularity = from_popularity
+        pair.titles = titles
         return pair
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return self.ids, self.scores, self.from_popularity
+        return self.ids, self.scores, self.from_popularity, self.titles
 
     @property
     def ids(self) -> NDArray[Any]:
@@ -75,7 +74,9 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
         return self[1]
 
 
-def encode_histories(histories: Any, index: dict[Any, int], items: NDArray[Any], strict: bool) -> csr_array:
+def encode_histories(
+    histories: Any, index: dict[Any, int], items: NDArray[Any], strict: bool, where: str = "histories"
+) -> csr_array:
     """Histories as a users × items matrix in the model's columns.
 
     Parameters
@@ -88,12 +89,14 @@ def encode_histories(histories: Any, index: dict[Any, int], items: NDArray[Any],
         Item ids in the order of columns.
     strict : bool
         Unknown ids are an error rather than ignored with a warning.
+    where : str, default "histories"
+        What the error or the warning calls them.
     """
     if isinstance(histories, Interactions):
         if histories.items is items or np.array_equal(histories.items, items):
             return histories.matrix
         columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)])
-        _tell_unknown(histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), strict)
+        _tell_unknown(histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), strict, where)
         known = np.flatnonzero(columns >= 0)
         narrow = csr_array(histories.matrix[:, known]).tocoo()
         placed = (narrow.data, (narrow.row, columns[known][narrow.col]))
@@ -119,7 +122,7 @@ def encode_histories(histories: Any, index: dict[Any, int], items: NDArray[Any],
                 columns_of_row.add(column)
         indices.extend(sorted(columns_of_row))
         indptr[r + 1] = len(indices)
-    _tell_unknown(unknown, strict)
+    _tell_unknown(unknown, strict, where)
     values = np.ones(len(indices), np.float32)
     return csr_array((values, np.array(indices, np.int32), indptr.astype(np.int32)), shape=(len(rows), len(items)))
 
@@ -150,67 +153,6 @@ def allowed_items(
     return allowed
 
 
-def rank(
-    precision: PackedSymmetric,
-    gain: NDArray[np.float64],
-    shift: NDArray[np.float64],
-    matrix: csr_array,
-    *,
-    k: int,
-    exclude_seen: bool = True,
-    allowed: NDArray[np.bool_] | None = None,
-    report: Report | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """The k best columns of X·W for each row of X, and their scores.
-
-    Ties go to the lower column. Rows with fewer than k candidates end in ``NO_ITEM`` and NaN. Memory
-    beyond the result does not grow with the number of users.
-
-    Parameters
-    ----------
-    precision, gain, shift
-        W = P·diag(gain) + diag(shift).
-    matrix : csr_array
-        Histories X, users × items, columns sorted within rows.
-    k : int
-        How many.
-    exclude_seen : bool, default True
-        Leave out what a row already has.
-    allowed : ndarray of bool, optional
-        Columns that may be returned.
-    report : callable, optional
-        Called as ``report(done, total)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy.sparse import csr_array
-    >>> P = PackedSymmetric.from_dense(np.array([[1.0, -0.5, -0.2], [-0.5, 1.0, 0.0], [-0.2, 0.0, 1.0]]), tile=3)
-    >>> items, scores = rank(P, -np.ones(3), np.ones(3), csr_array([[1.0, 0.0, 0.0]]), k=2)
-    >>> items.tolist(), scores.round(6).tolist()
-    ([[1, 2]], [[0.5, 0.2]])
-    """
-    users, n = matrix.shape
-    k = min(k, n)
-    items = np.full((users, k), NO_ITEM, np.int32)
-    scores = np.full((users, k), np.nan)
-    if allowed is None:
-        allowed = np.ones(n, bool)
-    if precision.tile < n and precision.tile % STRIP:
-        raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {precision.tile}")
-    per_slice = max(64, min(_USERS_PER_SLICE, 2**20 // (k + 16)))  # what a slice collects is 24 bytes for each
-    slices = max(1, min(users, thread_count() * -(-users // (thread_count() * per_slice))))
-    strips_done, stop = np.zeros(users + 1, np.int64), np.zeros(1, bool)
-    total = slices * -(-n // STRIP)
-    run_slices(
-        rank_users, np.linspace(0, users, slices + 1).astype(int).tolist(),
-        precision.data, *precision.addresses(), precision.tile, gain, shift, matrix.indptr, matrix.indices,
-        matrix.data.astype(precision.dtype, copy=False), allowed, exclude_seen, items, scores, strips_done, stop,
-        stop=stop, poll=None if report is None else lambda: report(int(strips_done.sum()), total),
-    )  # fmt: skip
-    return items, scores
-
-
 def _lookup(item: Any, index: dict[Any, int]) -> int | None:
     try:
         return index.get(item)
@@ -239,14 +181,14 @@ def _as_lists(histories: Any) -> list[Sequence[Any]]:
     return [list(row) for row in rows]
 
 
-def _tell_unknown(unknown: Sequence[Any], strict: bool) -> None:
+def _tell_unknown(unknown: Sequence[Any], strict: bool, where: str) -> None:
     if not unknown:
         return
     distinct = list(dict.fromkeys(unknown))
     if strict:
-        raise UnknownItemError(f"histories name items the model does not know: {name_some(distinct)}")
+        raise UnknownItemError(f"{where} name items the model does not know: {name_some(distinct)}")
     warnings.warn(
-        f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in histories: {name_some(distinct)}",
+        f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in {where}: {name_some(distinct)}",
         stacklevel=_levels_to_the_caller(),
     )
 

@@ -141,7 +141,8 @@ class TestNonsense:
     def test_data(self, capsys, tmp_path, events):
         out = tmp_path / "x.deql"
         assert "no file" in refusal(capsys, "fit", tmp_path / "none.csv", "-o", out)
-        assert "folder" in refusal(capsys, "fit", tmp_path, "-o", out)
+        (tmp_path / "none").mkdir()
+        assert "folder without files" in refusal(capsys, "fit", tmp_path / "none", "-o", out)
         assert "no column 'who'" in refusal(capsys, "fit", events, "-o", out, "--user", "who")
         empty = tmp_path / "empty.csv"
         empty.write_text("")

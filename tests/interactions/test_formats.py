@@ -88,8 +88,10 @@ def test_a_quoted_header(tmp_path):
 def test_quotation_marks_mean_nothing_between_double_colons(tmp_path):
     path = put(tmp_path / "marks.dat", 'u1::"Cats" (1998)::5\nu2::12" Vinyl::4\nu3::The "End::3\n')
     assert cells(read_interactions(path, 1, 2, weight=3)) == {
-        ("u1", '"Cats" (1998)'): 5, ("u2", '12" Vinyl'): 4, ("u3", 'The "End'): 3,
-    }  # fmt: skip
+        ("u1", '"Cats" (1998)'): 5,
+        ("u2", '12" Vinyl'): 4,
+        ("u3", 'The "End'): 3,
+    }
 
 
 def pack_gzip(text, parts):
@@ -257,7 +259,10 @@ def test_movielens_dat(tmp_path):
 
 def test_movielens_100k(tmp_path):
     put(tmp_path / "u.data", rating_lines("\t"))
-    put(tmp_path / "u.item", "31|Café (1995)|01-Jan-1995||http://x/?a,b|0|1\n1029|B|02-Feb-1996||http://y|1|0\n".encode("latin-1"))
+    put(
+        tmp_path / "u.item",
+        "31|Café (1995)|01-Jan-1995||http://x/?a,b|0|1\n1029|B|02-Feb-1996||http://y|1|0\n".encode("latin-1"),
+    )
     put(tmp_path / "u1.base", "5\t6\t1\t7\n")
     put(tmp_path / "mku.sh", "#!/bin/sh\n")
     assert_ratings(tmp_path / "u.data")
@@ -274,15 +279,20 @@ def test_a_release_packed_and_plain_is_read_once(tmp_path):
 
 
 NETFLIX = {
-    "combined_data_1.txt": "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n2:\n885013,4,2005-10-19\n1488844,1,1999-12-31\n",
+    "combined_data_1.txt": (
+        "1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n2:\n885013,4,2005-10-19\n1488844,1,1999-12-31\n"
+    ),
     "combined_data_2.txt": "17:\n822109,2,1970-01-02\n",
 }
 NETFLIX_STARS = {(1488844, 1): 3, (822109, 1): 5, (885013, 2): 4, (1488844, 2): 1, (822109, 17): 2}
 DAY = 86400
 NETFLIX_DAYS = {
-    (1488844, 1): 13032 * DAY, (822109, 1): 12916 * DAY, (885013, 2): 13075 * DAY,
-    (1488844, 2): 10956 * DAY, (822109, 17): DAY,
-}  # fmt: skip
+    (1488844, 1): 13032 * DAY,
+    (822109, 1): 12916 * DAY,
+    (885013, 2): 13075 * DAY,
+    (1488844, 2): 10956 * DAY,
+    (822109, 17): DAY,
+}
 
 
 @pytest.mark.parametrize("size", [*range(24, 60, 5), 2**20])
@@ -318,12 +328,28 @@ def test_million_song(tmp_path):
 
 
 AMAZON = {
-    "2018": {"reviewerID": "A2SUAM1J3GNN3B", "asin": "0000013714", "overall": 5.0, "unixReviewTime": 1252800000,
-             "reviewText": "I bought \"this\",\nfor my husband.", "helpful": [2, 3], "style": {"Format:": " Hardcover"}},
-    "2023": {"rating": 5.0, "title": "Such a lovely scent", "text": "é", "images": [], "asin": "B00YQ6X8EO",
-             "parent_asin": "0000013714", "user_id": "A2SUAM1J3GNN3B", "timestamp": 1588687728923,
-             "helpful_vote": 0, "verified_purchase": True},
-}  # fmt: skip
+    "2018": {
+        "reviewerID": "A2SUAM1J3GNN3B",
+        "asin": "0000013714",
+        "overall": 5.0,
+        "unixReviewTime": 1252800000,
+        "reviewText": 'I bought "this",\nfor my husband.',
+        "helpful": [2, 3],
+        "style": {"Format:": " Hardcover"},
+    },
+    "2023": {
+        "rating": 5.0,
+        "title": "Such a lovely scent",
+        "text": "é",
+        "images": [],
+        "asin": "B00YQ6X8EO",
+        "parent_asin": "0000013714",
+        "user_id": "A2SUAM1J3GNN3B",
+        "timestamp": 1588687728923,
+        "helpful_vote": 0,
+        "verified_purchase": True,
+    },
+}
 
 
 @pytest.mark.parametrize("year", AMAZON)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from deql import __version__
-from deql.cli import demo, fit, query
+from deql.cli import compare, data, demo, evaluate, fit, query, table
 from deql.cli.show import say
 from deql.errors import DeqlError
 
@@ -24,9 +24,18 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("fit")(fit.fit)
+app.command("evaluate")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("recommend")(query.recommend)
 app.command("similar")(query.similar)
 app.command("explain")(query.explain)
+
+tables = typer.Typer(no_args_is_help=False, help="Look at tables, convert, clean and split them.")
+tables.command("info")(table.info)
+tables.command("convert")(table.convert)
+tables.command("split")(data.split)
+tables.command("prepare")(data.prepare)
+app.add_typer(tables, name="data")
 
 
 @app.callback(invoke_without_command=True)

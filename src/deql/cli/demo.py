@@ -31,6 +31,7 @@ def demo(json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] =
     with screen.status("reading the bundled data"):
         data = deql.datasets.debian()
         split = deql.split_strong(data)
+    assert split.validation is not None
     screen.print(
         f"{data.n_users:,} packages name {data.n_items:,} others, {data.n_interactions:,} times. "
         f"{split.train.n_users:,} packages are for training, {split.validation.seen.n_users:,} to choose b and "

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from deql.cli.options import AsJson, TableOptions, check_out, with_table_options
 from deql.cli.show import print_json, progress_wanted, say
+from deql.cli.source import open_source
 from deql.errors import ParameterError
 
 __all__ = ["fit"]
@@ -28,13 +30,13 @@ class Kind(StrEnum):
     popularity = "popularity"
 
 
+@with_table_options
 def fit(
-    data: Annotated[Path, typer.Argument(help="CSV, TSV, NDJSON or Parquet file, a row for each interaction.")],
+    data: Annotated[
+        Path, typer.Argument(help="Table with a row for each interaction, or a split, whose training part counts.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
     model: Annotated[Kind, typer.Option("--model", "-m", help="Which model.")] = Kind.deql,
-    user: Annotated[str | None, typer.Option(help="Column of users; guessed if not given.")] = None,
-    item: Annotated[str | None, typer.Option(help="Column of items; guessed if not given.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column of weights; without it every row counts 1.")] = None,
     l2: Annotated[float | None, typer.Option(help="Ridge added to the Gram matrix.")] = None,
     dropout: Annotated[float | None, typer.Option(help="Share of entries dropped in training, p.")] = None,
     b: Annotated[float | None, typer.Option(help="Weight of kept relative to dropped entries, b/a (deql).")] = None,
@@ -45,11 +47,13 @@ def fit(
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
+    json: AsJson = False,
+    *,
+    table: TableOptions,
 ) -> None:
     """Fit a model on a table of who did what and save it."""
     from deql import models
-    from deql.interactions import read_interactions
+    from deql.split import Split
 
     given = {
         "l2": l2, "dropout": dropout, "b": b, "zero_diagonal": zero_diagonal, "xi": xi,
@@ -63,9 +67,9 @@ def fit(
             raise ParameterError(f"--{name.replace('_', '-')} does not belong to the model {model.value}")
     estimator = kind(**chosen, progress=progress_wanted())
     estimator._check_parameters()
-    if not out.absolute().parent.is_dir():
-        raise ParameterError(f"there is no folder {out.absolute().parent} to save the model in")
-    interactions = read_interactions(data, user=user, item=item, weight=weight)
+    check_out(out)
+    source = open_source(data, table, None, {}, quiet=json)
+    interactions = source.train if isinstance(source, Split) else source
     if not json:
         say(f"read {interactions.n_users:,} users, {interactions.n_items:,} items, "
             f"{interactions.n_interactions:,} interactions")  # fmt: skip

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from deql.cli.items import item_called, item_rows, items_called, known_items, scored_items, title_of
 from deql.cli.show import bar, console, print_json, progress_wanted, say, table
-from deql.errors import DataError, ParameterError, UnknownItemError
+from deql.errors import DataError, ParameterError
 
 __all__ = ["explain", "recommend", "similar"]
 
@@ -39,7 +40,7 @@ def recommend(
     model = _load(model_file)
     options = {
         "k": k, "exclude_seen": not include_seen, "strict": strict,
-        "exclude": _ids(model, exclude), "candidates": _ids(model, candidate),
+        "exclude": items_called(model, exclude), "candidates": items_called(model, candidate),
     }  # fmt: skip
     if histories is not None:
         if history:
@@ -48,21 +49,17 @@ def recommend(
         return
     if out is not None:
         raise ParameterError("--out goes with --histories; for one history redirect the output")
-    typed = _known(model, history or [], strict)
+    typed = known_items(model, history or [], strict)
     found = model.recommend([typed], **options)
     if found.from_popularity[0]:
         say("note: no known item in the history, so this is the popularity order")
-    shown = [
-        (name, score) for name, score in zip(found.ids[0].tolist(), found.scores[0], strict=True) if score == score
-    ]
+    best = scored_items(model, found.ids[0], found.scores[0])
     if json:
         print_json({
-            "history": typed,
-            "from_popularity": bool(found.from_popularity[0]),
-            "recommendations": [{"item": name, "score": float(score)} for name, score in shown],
+            "history": typed, "from_popularity": bool(found.from_popularity[0]), "recommendations": best,
         })  # fmt: skip
     else:
-        console().print(table("", ["item", "score"], [(name, f"{score:.4f}") for name, score in shown]))
+        console().print(table("", *item_rows(best)))
 
 
 def similar(
@@ -73,12 +70,12 @@ def similar(
 ) -> None:
     """Items that having ITEM speaks for most."""
     model = _load(model_file)
-    ids, scores = model.similar_items(_one(model, item), k=k)
-    shown = [(name, float(score)) for name, score in zip(ids.tolist(), scores, strict=True) if score == score]
+    asked = item_called(model, item)
+    best = scored_items(model, *model.similar_items(asked, k=k))
     if json:
-        print_json({"item": item, "similar": [{"item": name, "score": score} for name, score in shown]})
+        print_json({"item": asked, "similar": best})
     else:
-        console().print(table(f"after {item}", ["item", "weight"], [(name, f"{score:.4f}") for name, score in shown]))
+        console().print(table(f"after {title_of(model, asked)}", *item_rows(best)))
 
 
 def explain(
@@ -90,18 +87,18 @@ def explain(
 ) -> None:
     """Why ITEM is recommended after HISTORY: parts that add up to its score exactly."""
     model = _load(model_file)
-    why = model.explain(_known(model, history, False), _one(model, item), k=k)
+    why = model.explain(known_items(model, history, False), item_called(model, item), k=k)
     if json:
         print_json({
             "item": why.item, "score": why.score, "rest": why.rest,
             "parts": [{"item": part.item, "value": part.value} for part in why],
         })  # fmt: skip
     else:
-        console().print(explanation_table(why))
+        console().print(explanation_table(why, lambda item: title_of(model, item)))
 
 
-def explanation_table(why: Any) -> Any:
-    """The parts of a score as a table with bars."""
+def explanation_table(why: Any, called: Callable[[Any], str] = str) -> Any:
+    """The parts of a score as a table with bars; ``called`` gives the title of an item."""
     from rich.text import Text
 
     largest = max((abs(part.value) for part in why), default=0.0)
@@ -109,11 +106,11 @@ def explanation_table(why: Any) -> Any:
     def drawn(value: float) -> Text:
         return Text(bar(abs(value), 0.0, largest, 24), "green" if value >= 0 else "red")
 
-    rows = [(part.item, f"{part.value:+.4f}", drawn(part.value)) for part in why]
+    rows = [(called(part.item), f"{part.value:+.4f}", drawn(part.value)) for part in why]
     if why.rest:
         rows.append(("everything else", f"{why.rest:+.4f}", Text("")))
-    rows.append((f"score of {why.item}", f"{why.score:+.4f}", Text("")))
-    return table(f"Why {why.item}?", ["because of", "adds", ""], rows)
+    rows.append((f"score of {called(why.item)}", f"{why.score:+.4f}", Text("")))
+    return table(f"Why {called(why.item)}?", ["because of", "adds", ""], rows)
 
 
 def _load(path: Path) -> Any:
@@ -127,7 +124,7 @@ def _recommend_many(
 ) -> None:
     import polars as pl
 
-    from deql.interactions import read_interactions
+    from deql.interactions.read import read_interactions
 
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
@@ -138,10 +135,12 @@ def _recommend_many(
     found = model.recommend(data, **options)
     filled = ~np.isnan(found.scores)
     rows, ranks = np.nonzero(filled)
+    titles = {} if found.titles is None else {"title": found.titles[filled].tolist()}
     frame = pl.DataFrame({
         "user": data.users[rows].tolist(),
         "rank": ranks + 1,
         "item": found.ids[filled].tolist(),
+        **titles,
         "score": found.scores[filled],
     })  # fmt: skip
     cold = int(found.from_popularity.sum())
@@ -165,42 +164,3 @@ def _recommend_many(
     finally:
         temporary.unlink(missing_ok=True)
     say(f"wrote {len(frame):,} rows for {data.n_users:,} users to {out}")
-
-
-def _typed(model: Any, text: str) -> Any:
-    """An item id as the model has it: whole numbers if its ids are integers."""
-    if model.items_.dtype == object:
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise UnknownItemError(f"this model's items are whole numbers, got {text!r}") from None
-
-
-def _one(model: Any, text: str) -> Any:
-    item = _typed(model, text)
-    if item not in model._item_index:
-        raise UnknownItemError(f"the model does not know the item {text!r}{_suggestion(model, text)}")
-    return item
-
-
-def _ids(model: Any, texts: list[str] | None) -> list[Any] | None:
-    return None if not texts else [_one(model, text) for text in texts]
-
-
-def _known(model: Any, texts: list[str], strict: bool) -> list[Any]:
-    """A history's ids; unknown ones stay, to be counted or refused by the model, with a hint here."""
-    items = [_typed(model, text) for text in texts]
-    if not strict:
-        for text, item in zip(texts, items, strict=True):
-            hint = _suggestion(model, text) if item not in model._item_index else ""
-            if hint:
-                say(f"note: {text!r} is not an item of this model{hint}")
-    return items
-
-
-def _suggestion(model: Any, text: str) -> str:
-    if model.items_.dtype != object:
-        return ""
-    near = difflib.get_close_matches(text, model.items_.tolist(), n=3)
-    return f" (did you mean {', '.join(near)}?)" if near else ""

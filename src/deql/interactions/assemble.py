@@ -17,50 +17,45 @@ __all__ = ["assemble"]
 Codes = NDArray[np.int32]
 
 
-def assemble(
-    users: Codes,
-    items: Codes,
-    n_users: int,
-    n_items: int,
-    weights: NDArray[Any] | None = None,
-    times: NDArray[np.float64] | None = None,
-) -> tuple[csr_array, NDArray[np.float64] | None]:
+def assemble(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_array, NDArray[np.float64] | None]:
     """Canonical CSR of rows (user, item), and the time of each stored value.
 
     Repeated pairs count once; with weights these add up, and with times the latest stays.
 
     Parameters
     ----------
-    users, items : ndarray of int32
-        Row and column of each interaction.
+    rows : dict
+        ``users`` and ``items`` are the row and column of each interaction, in 32 bits; ``weights`` and
+        ``times`` may be None. It is emptied, so that its arrays are freed as soon as they are done with.
     n_users, n_items : int
         Shape of the matrix.
-    weights, times : ndarray, optional
-        One for each interaction.
 
     Examples
     --------
     >>> users, items = np.array([1, 0, 1, 1], np.int32), np.array([2, 0, 1, 2], np.int32)
-    >>> matrix, times = assemble(users, items, 2, 3, np.array([1.0, 1, 1, 4]), np.array([5.0, 6, 7, 8]))
+    >>> rows = {"users": users, "items": items, "weights": np.array([1.0, 1, 1, 4]), "times": np.array([5.0, 6, 7, 8])}
+    >>> matrix, times = assemble(rows, 2, 3)
     >>> matrix.toarray().tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 5.0]]
     >>> times.tolist()
     [6.0, 7.0, 8.0]
     """
+    weights, times = rows.pop("weights"), rows.pop("times")
     weights = np.empty(0, np.float32) if weights is None else weights
     times = np.empty(0) if times is None else times
     # By item, then by user, each pass keeping the order of the one before: columns end up sorted within rows.
-    by_item, *grouped = _scatter(items, np.empty(0, np.int64), users, n_items, weights, times)
+    by_item, *grouped = _scatter(rows.pop("items"), np.empty(0, np.int64), rows.pop("users"), n_items, weights, times)
+    del weights, times
     by_user, indices, values, moments = _scatter(grouped[0], by_item, np.empty(0, np.int32), n_users, *grouped[1:])
     del grouped
-    if len(values):
-        values = values.astype(np.float64)
+    if len(values) and _has_repeats(by_user, indices):
+        values = values.astype(np.float64)  # in which they add up
     kept = _merge(by_user, indices, values, moments)
     indptr = by_user.astype(np.int32) if kept < 2**31 - 1 else by_user
     data = shortest_float(values[:kept]) if len(values) else np.ones(kept, np.float32)
     matrix = csr_array((data, indices[:kept].astype(indptr.dtype, copy=False), indptr), shape=(n_users, n_items))
     matrix.has_canonical_format = True
-    return matrix, moments[:kept] if len(times) else None
+    return matrix, moments[:kept] if len(moments) else None
 
 
 def _scatter(
@@ -112,6 +107,15 @@ def _scatter_keys(first, last, keys, begins, others, weights, times, cursor, gro
                 new_weights[place] = weights[row]
             if len(times):
                 new_times[place] = times[row]
+
+
+@njit(cache=True, nogil=True)
+def _has_repeats(indptr, indices):  # type: ignore[no-untyped-def]
+    for row in range(len(indptr) - 1):
+        for p in range(indptr[row] + 1, indptr[row + 1]):
+            if indices[p] == indices[p - 1]:
+                return True
+    return False
 
 
 @njit(cache=True, nogil=True)

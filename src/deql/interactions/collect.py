@@ -68,36 +68,23 @@ class Collector:
         self._beside.shutdown()
         user_ids, users = self._users.finish()
         item_ids, items = self._items.finish()
-        weights, times = _joined(self._weights), _joined(self._times)
         if not len(users):
             raise DataError(f"{source} has no rows: is it the right file, and read in the right format?")
-        for whole, found in zip(self._whole, self._words, strict=True):
-            if found is not None and 2 * whole > len(users):
-                word, rows = found
-                raise rows.where(
-                    word.row,
-                    f"{word.word!r} in column {word.name}, where most ids are whole numbers: "
-                    "correct or remove the row, or say ids='text' if it is right",
-                )
+        self._refuse_words(len(users))
         steps = [Step(f"read from {Path(source).name or source}", len(user_ids), len(item_ids), len(users))]
-
-        def keep(mask: NDArray[np.bool_], what: str) -> None:
-            nonlocal users, items, weights, times
-            if mask.all():
-                return
-            users, items, weights = users[mask], items[mask], None if weights is None else weights[mask]
-            times = None if times is None else times[mask]
-            steps.append(Step(what, len(np.unique(users)), len(np.unique(items)), len(users)))
-
-        if weights is not None:
+        rows = {"users": users, "items": items, "weights": _joined(self._weights), "times": _joined(self._times)}
+        del users, items
+        if rows["weights"] is not None:
             if min_weight is not None:
-                keep(weights >= np.float64(min_weight), label)
-            if not likes:
-                keep(weights != 0, "weight 0 left out")
-        if not len(users):
+                _keep(rows, rows["weights"] >= np.float64(min_weight), label, steps)
+            if likes:
+                rows["weights"] = None
+            else:
+                _keep(rows, rows["weights"] != 0, "weight 0 left out", steps)
+        if not steps[-1].interactions:
             raise DataError(f"nothing is left of {source} after the step “{steps[-1].what}”")
-        matrix, moments = assemble(users, items, len(user_ids), len(item_ids), None if likes else weights, times)
-        if matrix.nnz < len(users):
+        matrix, moments = assemble(rows, len(user_ids), len(item_ids))
+        if matrix.nnz < steps[-1].interactions:
             steps.append(Step("repeated pairs merged", steps[-1].users, steps[-1].items, matrix.nnz))
         nonzero = matrix.data != 0
         if not nonzero.all():  # weights below 0 are there only if a lower bound let them in
@@ -106,6 +93,26 @@ class Collector:
         if not nonzero.all():
             steps.append(Step("weights that add up to 0 left out", data.n_users, data.n_items, data.n_interactions))
         return replace(data, steps=tuple(steps))
+
+    def _refuse_words(self, rows: int) -> None:
+        for whole, found in zip(self._whole, self._words, strict=True):
+            if found is not None and 2 * whole > rows:
+                word, part = found
+                raise part.where(
+                    word.row,
+                    f"{word.word!r} in column {word.name}, where most ids are whole numbers: "
+                    "correct or remove the row, or say ids='text' if it is right",
+                )
+
+
+def _keep(rows: dict[str, Any], mask: NDArray[np.bool_], what: str, steps: list[Step]) -> None:
+    """Leave out the rows that are not marked, and say so."""
+    if mask.all():
+        return
+    for name, column in rows.items():
+        rows[name] = None if column is None else column[mask]
+    users, items = rows["users"], rows["items"]
+    steps.append(Step(what, np.unique(users).size, np.unique(items).size, len(users)))
 
 
 def _without_empty(data: Interactions) -> Interactions:

@@ -248,6 +248,8 @@ def shortest_float(values: NDArray[Any]) -> NDArray[Any]:
     >>> shortest_float(np.array([0.5, 3.0])).dtype, shortest_float(np.array([0.1])).dtype
     (dtype('float32'), dtype('float64'))
     """
+    if values.dtype == np.float32:
+        return values
     with np.errstate(over="ignore"):
         short = values.astype(np.float32)
     return short if np.array_equal(short, values) else values

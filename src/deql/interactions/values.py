@@ -176,10 +176,15 @@ def _moments(column: pl.Series, where: Where) -> NDArray[np.float64]:
     import polars as pl
 
     if column.dtype == pl.String and len(column) and column.head(1).cast(pl.Float64, strict=False).null_count():
-        try:
-            column = column.str.to_datetime(strict=False, time_zone="UTC", time_unit="us").alias(column.name)
-        except pl.exceptions.PolarsError:
-            column = column.str.to_date(strict=False).alias(column.name)
+        # Only dates that are written in the one unmistakable way: 03/04/2005 is two days.
+        other = ~column.str.contains(r"^\d{4}-\d{2}-\d{2}")
+        if other.any():
+            row = _first(other)
+            problem = (
+                f"{_short(column[row])} in column {column.name} is no number and no date like 2005-03-04: rewrite it"
+            )
+            raise where(row, problem)
+        column = _dates(column)
     if column.dtype in (pl.Time, pl.Duration):
         raise where(0, f"column {column.name} holds {column.dtype} values, which are no dates: name another time=…")
     if column.dtype.is_temporal():
@@ -187,6 +192,15 @@ def _moments(column: pl.Series, where: Where) -> NDArray[np.float64]:
             raise where(_first(column.is_null()), f"column {column.name} is not a date or time here: correct it")
         column = column.cast(pl.Datetime("us")).cast(pl.Int64).cast(pl.Float64) / 1e6
     return _numbers(column, where, "time")
+
+
+def _dates(column: pl.Series) -> pl.Series:
+    import polars as pl
+
+    try:
+        return column.str.to_datetime(strict=False, time_zone="UTC", time_unit="us").alias(column.name)
+    except pl.exceptions.PolarsError:
+        return column.str.to_date(strict=False).alias(column.name)
 
 
 def _first(marks: pl.Series) -> int:

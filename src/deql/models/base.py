@@ -34,6 +34,8 @@ class Recommender(ABC):
     ----------
     items_ : ndarray
         Item ids in the order of columns.
+    titles_ : ndarray of str or None
+        What people call the items, if the interactions said so.
     item_counts_ : ndarray of int64
         How many users have each item.
     n_users_ : int
@@ -43,6 +45,7 @@ class Recommender(ABC):
     """
 
     items_: NDArray[Any]
+    titles_: NDArray[Any] | None
     item_counts_: NDArray[np.int64]
     n_users_: int
     fitted_params_: dict[str, Any]
@@ -102,7 +105,7 @@ class Recommender(ABC):
             del self.__dict__[name]
         self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
         self._learn(data)
-        self.items_ = data.items
+        self.items_, self.titles_ = data.items, data.titles
         self.n_users_ = data.n_users
         self.fitted_params_ = self.get_params()
         return self
@@ -150,7 +153,8 @@ class Recommender(ABC):
         [['jam', 'tea']]
         """
         columns, scores, cold = self._top(histories, k, exclude_seen, exclude, candidates, strict)
-        return Recommendations(self._names(columns), scores, cold)
+        titles = None if self.titles_ is None else self._names(columns, self.titles_)
+        return Recommendations(self._names(columns, self.items_), scores, cold, titles)
 
     def similar_items(self, item: Any, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The items that having ``item`` speaks for most: the largest entries of its row of W.
@@ -260,8 +264,8 @@ class Recommender(ABC):
         except (KeyError, TypeError):
             raise UnknownItemError(f"the model does not know the item {item!r}") from None
 
-    def _names(self, columns: NDArray[np.int32]) -> NDArray[Any]:
-        names = self.items_[columns]
+    def _names(self, columns: NDArray[np.int32], of_items: NDArray[Any]) -> NDArray[Any]:
+        names = of_items[columns]
         names[columns == NO_ITEM] = NO_ITEM if names.dtype != object else None
         return names
 

@@ -19,7 +19,7 @@ from deql.models.base import Recommender
 from deql.precision import PackedSymmetric, invert
 from deql.precision.plan import STRIP
 from deql.progress import Report, stages
-from deql.recommend import rank
+from deql.ranking import rank
 from deql.rules import paper_l2, scale_columns
 
 __all__ = ["LinearAutoencoder", "check_range"]
@@ -290,7 +290,7 @@ class LinearAutoencoder(_Fitted):
 
 
 _SHARED = [field.name for field in dataclasses.fields(LinearAutoencoder)]
-_FROM_FIT = ("precision_", "gram_diagonal_", "residual_", "engine_", "items_", "item_counts_", "n_users_")
+_FROM_FIT = ("precision_", "gram_diagonal_", "residual_", "engine_", "items_", "titles_", "item_counts_", "n_users_")
 
 
 def _rule_parameters(kind: type[LinearAutoencoder]) -> set[str]:

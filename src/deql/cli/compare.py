@@ -1,0 +1,137 @@
+"""``deql compare``: which model is better, on several splits, and whether that is more than chance."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deql.cli import source
+from deql.cli.evaluate import print_grid
+from deql.cli.options import AsJson, Seed, TableOptions, check_out, with_table_options
+from deql.cli.show import progress_wanted, say
+from deql.cli.specs import parse_specs
+from deql.errors import ParameterError
+
+if TYPE_CHECKING:
+    from deql.evaluation.comparison import Comparison
+
+__all__ = ["compare"]
+
+
+class Format(StrEnum):
+    """How to write the result."""
+
+    text = "text"
+    markdown = "markdown"
+    latex = "latex"
+    json = "json"
+
+
+@with_table_options
+def compare(
+    data: source.Data,
+    models: source.Models,
+    splits: Annotated[int | None, typer.Option(help="How many splits of a table (5).")] = None,
+    metrics: source.Metrics = "recall@20,ndcg@20",
+    baseline: Annotated[
+        str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
+    ] = None,
+    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    held_out: source.HeldOutShare = None,
+    test_users: source.TestUsers = None,
+    validation_users: source.ValidationUsers = None,
+    test: source.LastTest = None,
+    validation: source.Validation = None,
+    seed: Seed = None,
+    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = Format.text,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None,
+    report: source.Report = None,
+    json: AsJson = False,
+    *,
+    table: TableOptions,
+) -> None:
+    """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
+    from deql.evaluation.contest import compare as run
+    from deql.report.compared import comparison_page
+    from deql.report.files import write_text
+    from deql.split import Split
+
+    form = Format.json if json else form
+    wanted = source.metric_list(metrics)
+    named, loaded = parse_specs(models)
+    if loaded:
+        raise ParameterError(
+            f"{', '.join(sorted(loaded))} is fitted already, but every split needs a fit of its own: "
+            "give the model's name and parameters, or use deql evaluate"
+        )
+    base = None if baseline is None else _find_baseline(baseline, models, list(named))
+    if report is not None:
+        from deql.report.plots import need_matplotlib
+
+        need_matplotlib()
+    for path in filter(None, (out, report)):
+        check_out(path)
+    chosen = source.split_options(
+        held_out=held_out, test_users=test_users, validation_users=validation_users,
+        test=test, validation=validation, seed=seed,
+    )  # fmt: skip
+    typed = chosen | ({} if splits is None else {"splits": splits})
+    found = source.open_source(data, table, protocol, typed, form is not Format.text)
+    for model in named.values():
+        model.progress = progress_wanted()
+    tell = say if progress_wanted() else None
+    if isinstance(found, Split):
+        comparison = run(named, found, metrics=wanted, baseline=base, tell=tell)
+        about = {"Data": data.name, "Split": found.describe()}
+    else:
+        how = (protocol or source.Protocol.strong).value
+        options = {name: value for name, value in chosen.items() if name != "seed"}
+        first, count = chosen.get("seed", 0), 5 if splits is None else splits
+        comparison = run(named, found, count, wanted, how, base, first, tell=tell, **options)
+        about = {"Data": f"{data.name}: {found!r}", "Splits": f"{len(comparison.splits)} × {how}"}
+        about |= {name.replace("_", " ").capitalize(): str(value) for name, value in options.items()}
+    if report is not None:
+        write_text(report, comparison_page(f"Comparison on {data.name}", about, comparison))
+    if out is not None:
+        write_text(out, _written(comparison, form).rstrip("\n") + "\n")
+    elif form is Format.text and sys.stdout.isatty():
+        _show(comparison)
+    else:
+        print(_written(comparison, form).rstrip("\n"))
+    for path in filter(None, (out, report)):
+        say(f"wrote {path}")
+
+
+def _find_baseline(text: str, typed: Sequence[str], names: Sequence[str]) -> str:
+    """The model meant: its name as shown, its specification, or its kind where only one has it."""
+    by_spec = dict(zip(typed, names, strict=True))
+    kinds = [name for name in names if name.split()[0].lower() == text.lower()]
+    if text in names:
+        return text
+    if text in by_spec:
+        return by_spec[text]
+    if len(kinds) == 1:
+        return kinds[0]
+    raise ParameterError(f"the baseline {text!r} is not one of the models: {', '.join(names)}")
+
+
+def _written(comparison: Comparison, form: Format) -> str:
+    return {
+        Format.text: comparison.__str__, Format.markdown: comparison.to_markdown,
+        Format.latex: comparison.to_latex, Format.json: comparison.to_json,
+    }[form]()  # fmt: skip
+
+
+def _show(comparison: Comparison) -> None:
+    from deql.report.tables import comparison_grid, comparison_legend, significance_grids
+
+    print_grid(comparison_grid(comparison))
+    numbers, star = comparison_legend(comparison)
+    print(f"{numbers} Bold: best. * {star}\n")
+    for grid in significance_grids(comparison):
+        print_grid(grid)

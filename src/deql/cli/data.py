@@ -1,0 +1,151 @@
+"""``deql data split`` and ``deql data prepare``: honest splits as files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deql.cli.options import AsJson, Seed, TableOptions, check_out, show_steps, with_table_options
+from deql.cli.show import console, print_json, say, table
+from deql.errors import ParameterError
+
+if TYPE_CHECKING:
+    from deql.split import Split
+
+__all__ = ["prepare", "split"]
+
+OutFile = Annotated[Path, typer.Option("--out", "-o", help="Split file to write.")]
+
+
+class Protocol(StrEnum):
+    """Names of protocols on the command line."""
+
+    strong = "strong"
+    weak = "weak"
+    leave_last = "leave-last"
+
+
+_BELONGS = {
+    Protocol.strong: ("held_out", "test_users", "validation_users", "seed"),
+    Protocol.weak: ("held_out", "validation", "seed"),
+    Protocol.leave_last: ("test", "validation"),
+}
+
+
+@with_table_options
+def split(
+    data: Annotated[Path, typer.Argument(help="Table with a row for each interaction.", metavar="FILE")],
+    out: OutFile,
+    protocol: Annotated[
+        Protocol,
+        typer.Option(help="strong: users held out whole; weak: a share of each user; leave-last: by time."),
+    ] = Protocol.strong,
+    held_out: Annotated[float | None, typer.Option(help="Share of a judged user's items to find (0.2).")] = None,
+    test_users: Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")] = None,
+    validation_users: Annotated[float | None, typer.Option(help="Share to validate on (strong, 0.1).")] = None,
+    test: Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")] = None,
+    validation: Annotated[
+        float | None, typer.Option(help="weak: share of what the test leaves (0.1); leave-last: how many (1); 0: none.")
+    ] = None,
+    seed: Seed = None,
+    json: AsJson = False,
+    *,
+    table: TableOptions,
+) -> None:
+    """Read a table, clean it, split it for honest evaluation, and save the split."""
+    from deql.split import split_leave_last, split_strong, split_weak
+
+    given = {
+        "held_out": held_out, "test_users": test_users, "validation_users": validation_users,
+        "test": test, "validation": validation, "seed": seed,
+    }  # fmt: skip
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for name in chosen:
+        if name not in _BELONGS[protocol]:
+            raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {protocol.value}")
+    if protocol is Protocol.leave_last and validation is not None and validation.is_integer():
+        chosen["validation"] = int(validation)
+    check_out(out)
+    interactions = table.read(data, quiet=json, find_time=protocol is Protocol.leave_last)
+    make = {Protocol.strong: split_strong, Protocol.weak: split_weak, Protocol.leave_last: split_leave_last}
+    made: Split = make[protocol](interactions, **chosen)  # type: ignore[operator]
+    made.save(out)
+    if json:
+        print_json(_facts(made, out))
+    else:
+        _show(made, out)
+
+
+def prepare(
+    name: Annotated[str, typer.Argument(help="ml20m, netflix, msd, gowalla-1, games, beauty, gowalla, yelp2018 or "
+                                             "amazon-book.", metavar="NAME")],
+    folder: Annotated[Path, typer.Option("--from", help="Folder with the data set's public files.", metavar="DIR")],
+    out: OutFile,
+    seed: Seed = None,
+    json: AsJson = False,
+) -> None:  # fmt: skip
+    """Prepare one of the paper's data sets as the paper did, and say how its counts compare."""
+    from deql.interactions.public import PRESETS, compare_with_paper
+    from deql.interactions.public import prepare as prepared
+
+    if name in PRESETS and seed is not None and not PRESETS[name].files:
+        raise ParameterError(f"--seed does not belong to {name}, whose split is published")
+    check_out(out)
+    made = prepared(name, folder, seed or 0)
+    rows = compare_with_paper(name, made)
+    made.save(out)
+    if json:
+        print_json(_facts(made, out) | {"paper": rows})
+        return
+    show_steps(made.train.steps)
+    written = [
+        (
+            row["quantity"].replace("_", "-"),
+            *(_written(row["quantity"], row[side]) for side in ("paper", "found")),
+            "" if row["same"] else "differs",
+        )
+        for row in rows
+    ]
+    console().print(table(f"{name}: the paper's counts and these", [name, "paper", "found", ""], written))
+    if all(row["same"] for row in rows):
+        print("These are the paper's counts.")
+    elif PRESETS[name].certain:
+        print("These are not the paper's counts: the files are not the ones that the paper started from.")
+    else:
+        print("These are not the paper's counts: it does not say how it filtered this data set, and this is a guess.")
+    _show(made, out)
+
+
+def _written(quantity: str, value: float) -> str:
+    return {"density": f"{value:.2%}", "item_user_ratio": f"{value:.2f}"}.get(quantity, f"{value:,}")
+
+
+def _show(made: Split, out: Path) -> None:
+    rows = [
+        (
+            row["part"],
+            *("" if row[name] is None else f"{row[name]:,}" for name in ("users", "items", "seen", "held_out")),
+        )
+        for row in made.sizes()
+    ]
+    console().print(table("", ["part", "users", "items", "seen", "held out"], rows))
+    print(made.describe())
+    say(f"wrote {out} ({out.stat().st_size / 2**20:,.1f} MiB)")
+
+
+def _facts(made: Split, out: Path) -> dict[str, Any]:
+    from deql.interactions.clean import describe_steps
+
+    return {
+        "protocol": made.protocol,
+        "seed": made.seed,
+        "parameters": made.parameters,
+        "steps": describe_steps(made.train.steps),
+        "parts": made.sizes(),
+        "dropped": made.dropped,
+        "file": str(out),
+        "bytes": out.stat().st_size,
+    }

@@ -1,0 +1,212 @@
+"""``deql evaluate``: how good models are on what they have not seen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deql.cli import source
+from deql.cli.options import AsJson, Seed, TableOptions, check_out, with_table_options
+from deql.cli.show import console, print_json, progress_wanted, say
+from deql.cli.show import table as rich_table
+from deql.cli.specs import parse_specs
+from deql.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from deql.evaluation import Evaluation
+    from deql.report.tables import Cell, Grid
+    from deql.split import Split
+
+__all__ = ["evaluate", "print_grid"]
+
+
+class Part(StrEnum):
+    """Which of a split's two parts."""
+
+    test = "test"
+    validation = "validation"
+
+
+@with_table_options
+def evaluate(
+    data: source.Data,
+    models: source.Models,
+    metrics: source.Metrics = "recall@20,ndcg@20",
+    on: Annotated[Part, typer.Option(help="Which users to judge on.")] = Part.test,
+    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    held_out: source.HeldOutShare = None,
+    test_users: source.TestUsers = None,
+    validation_users: source.ValidationUsers = None,
+    test: source.LastTest = None,
+    validation: source.Validation = None,
+    seed: Seed = None,
+    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False,
+    report: source.Report = None,
+    save_per_user: Annotated[
+        Path | None, typer.Option(help="Every user's values to write.", metavar="FILE.parquet")
+    ] = None,
+    json: AsJson = False,
+    *,
+    table: TableOptions,
+) -> None:
+    """Fit models on a split's training part, or load them, and judge them on the users held out."""
+    from deql import evaluation
+    from deql.evaluation.contestants import judge, parameters
+    from deql.report.evaluated import curve_metrics, evaluation_page
+    from deql.report.files import write_text
+
+    wanted = source.metric_list(metrics)
+    named, loaded = parse_specs(models)
+    _check_outputs(report, save_per_user)
+    chosen = source.split_options(
+        held_out=held_out, test_users=test_users, validation_users=validation_users,
+        test=test, validation=validation, seed=seed,
+    )  # fmt: skip
+    split = _split(data, table, protocol, chosen, json)
+    target = split.test if on is Part.test else split.validation
+    if target is None:
+        raise ParameterError(f"{data} has no validation part: say --on test")
+    if not json:
+        say(split.describe())
+    for name in loaded:
+        _note_loaded(name, named[name], split)
+    for model in named.values():
+        model.progress = progress_wanted()
+    measured = list(dict.fromkeys(wanted + (curve_metrics(wanted) if report else [])))
+    fresh = {name: model for name, model in named.items() if name not in loaded}
+    tell = (lambda names: say(f"fitting {names}")) if progress_wanted() else None
+    results: dict[str, Evaluation] = judge(fresh, split.train, target, measured, tell)
+    results |= {name: evaluation.evaluate(named[name], target, measured) for name in loaded}
+    results = {name: results[name] for name in named}
+    if save_per_user is not None:
+        _write_per_user(save_per_user, results, wanted)
+    if report is not None:
+        about = {
+            "Data": f"{data.name}: {split.train.n_users:,} training users, {split.train.n_items:,} items, "
+                    f"{split.train.n_interactions:,} interactions",
+            "Split": split.describe(), "Judged on": f"the {on.value} part",
+        }  # fmt: skip
+        hyper = {name: parameters(model) for name, model in named.items()}
+        title = f"Evaluation on {data.name}"
+        write_text(report, evaluation_page(title, about, hyper, results, target, wanted))
+    if json:
+        print_json(_facts(data, split, on, named, results, wanted, intervals))
+    else:
+        _show(results, wanted, intervals)
+    for path in filter(None, (report, save_per_user)):
+        say(f"wrote {path}")
+
+
+def print_grid(grid: Grid) -> None:
+    """A table of results: best values bold in a terminal, in plain lines of any width elsewhere."""
+    from rich.text import Text
+
+    from deql.report.tables import text_table
+
+    if not sys.stdout.isatty():
+        print(f"{grid.title}\n{text_table(grid)}")
+        return
+
+    def shown(cell: Cell) -> Text:
+        rest = str(cell)[len(cell.text) :] + " *" * cell.marked
+        return Text.assemble((cell.text, "bold green" if cell.best else ""), rest)
+
+    rows = [[*(Text(name, justify="left") for name in names), *map(shown, cells)] for names, cells in grid.rows]
+    console().print(rich_table(grid.title, grid.header, rows))
+
+
+def _check_outputs(report: Path | None, save_per_user: Path | None) -> None:
+    """Whatever is wrong with them is said before the long work."""
+    if report is not None:
+        from deql.report.plots import need_matplotlib
+
+        need_matplotlib()
+        check_out(report)
+    if save_per_user is not None:
+        if save_per_user.suffix not in (".parquet", ".csv"):
+            raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {save_per_user}")
+        check_out(save_per_user)
+
+
+def _split(
+    data: Path, table: TableOptions, protocol: source.Protocol | None, chosen: dict[str, Any], quiet: bool
+) -> Split:
+    from deql.evaluation.contest import make_splits
+    from deql.split import Split
+
+    found = source.open_source(data, table, protocol, chosen, quiet)
+    if isinstance(found, Split):
+        return found
+    options = dict(chosen)
+    seed = options.pop("seed", 0)
+    return next(make_splits(found, 1, (protocol or source.Protocol.strong).value, seed, options))
+
+
+def _note_loaded(name: str, model: Any, split: Split) -> None:
+    """What a reader must know of a model that was not fitted here."""
+    known = len(set(model.items_.tolist()) & set(split.train.items.tolist()))
+    if not known:
+        raise DataError(f"{name} knows none of the items of this split: it was fitted on other data")
+    if known < split.train.n_items:
+        say(f"note: {name} knows {known:,} of the {split.train.n_items:,} items; others count as missed")
+    say(f"note: {name} is judged as it was saved; if it was fitted on what is held out here, it looks too good")
+
+
+def _facts(
+    data: Path, split: Split, on: Part, named: Mapping[str, Any], results: Mapping[str, Evaluation],
+    metrics: Sequence[str], intervals: bool,
+) -> dict[str, Any]:  # fmt: skip
+    from deql.evaluation.contestants import parameters
+
+    first = next(iter(results.values()))
+    judged = [metric for metric in metrics if metric in first.per_user]
+    return {
+        "data": str(data), "on": on.value, "users": len(first.users), "skipped": first.skipped,
+        "split": {"protocol": split.protocol, "seed": split.seed, "parameters": split.parameters,
+                  "parts": split.sizes(), "dropped": split.dropped},
+        "models": [
+            {
+                "name": name, "model": type(named[name]).__name__, "parameters": parameters(named[name]),
+                "means": {metric: result.means[metric] for metric in metrics},
+                "standard_errors": {metric: result.standard_errors[metric] for metric in judged},
+            } | ({"intervals": {metric: list(result.interval(metric)) for metric in judged}} if intervals else {})
+            for name, result in results.items()
+        ],
+    }  # fmt: skip
+
+
+def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: bool) -> None:
+    from deql.report.evaluated import evaluation_grid
+    from deql.report.tables import Cell, Grid, number
+
+    print_grid(evaluation_grid(results, metrics))
+    first = next(iter(results.values()))
+    left_out = f"; {first.skipped:,} with nothing held out are left out" if first.skipped else ""
+    print(f"Mean ± standard error over {len(first.users):,} users{left_out}.")
+    judged = [metric for metric in metrics if metric in first.per_user]
+    if intervals and judged:
+        rows = [
+            ([name], [Cell("{} to {}".format(*map(number, result.interval(metric)))) for metric in judged])
+            for name, result in results.items()
+        ]
+        print()
+        print_grid(Grid("95 % bootstrap intervals", ["model", *judged], rows))
+
+
+def _write_per_user(path: Path, results: Mapping[str, Evaluation], metrics: Sequence[str]) -> None:
+    """A row for each model and user, a column for each metric that has values of users."""
+    import polars as pl
+
+    from deql.report.files import write_whole
+
+    frame = pl.concat([
+        pl.DataFrame({"model": [name] * len(result.users), "user": result.users.tolist()}
+                     | {metric: result.per_user[metric] for metric in metrics if metric in result.per_user})
+        for name, result in results.items()
+    ])  # fmt: skip
+    write_whole(path, frame.write_csv if path.suffix == ".csv" else frame.write_parquet)

@@ -1,0 +1,93 @@
+"""Items as people type and read them: by id, or by title where the model has titles."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from numpy.typing import NDArray
+
+from deql.cli.show import say
+from deql.errors import UnknownItemError, name_some
+
+__all__ = ["item_called", "item_rows", "items_called", "known_items", "scored_items", "title_of"]
+
+
+def title_of(model: Any, item: Any) -> str:
+    """What to show for an item."""
+    return str(item) if model.titles_ is None else str(model.titles_[model._item_index[item]])
+
+
+def scored_items(model: Any, ids: NDArray[Any], scores: NDArray[Any]) -> list[dict[str, Any]]:
+    """The items of one list, with titles if there are any; places that stayed empty are left out."""
+    found = [(item, float(score)) for item, score in zip(ids.tolist(), scores, strict=True) if score == score]
+    if model.titles_ is None:
+        return [{"item": item, "score": score} for item, score in found]
+    return [{"item": item, "title": title_of(model, item), "score": score} for item, score in found]
+
+
+def item_rows(scored: list[dict[str, Any]]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Columns and rows of a table of them."""
+    if scored and "title" in scored[0]:
+        return ["item", "id", "score"], [(one["title"], str(one["item"]), f"{one['score']:.4f}") for one in scored]
+    return ["item", "score"], [(str(one["item"]), f"{one['score']:.4f}") for one in scored]
+
+
+def item_called(model: Any, text: str) -> Any:
+    """The id of an item that was typed as id or title."""
+    item = _find(model, text)
+    if item is None:
+        if model.items_.dtype != object and model.titles_ is None and not text.lstrip("-").isdigit():
+            raise UnknownItemError(f"this model's items are whole numbers, got {text!r}")
+        raise UnknownItemError(f"the model does not know the item {text!r}{_suggestion(model, text)}")
+    return item
+
+
+def items_called(model: Any, texts: list[str] | None) -> list[Any] | None:
+    """Ids of several items, None if there are none."""
+    return None if not texts else [item_called(model, text) for text in texts]
+
+
+def known_items(model: Any, texts: list[str], strict: bool) -> list[Any]:
+    """A history's ids; unknown ones stay, to be counted or refused by the model, with a hint here."""
+    items = []
+    for text in texts:
+        item = _find(model, text)
+        if item is None:
+            if model.items_.dtype != object and model.titles_ is None:
+                item = int(text) if text.lstrip("-").isdigit() else item_called(model, text)
+            else:
+                item = text
+            hint = _suggestion(model, text)
+            if hint and not strict:
+                say(f"note: {text!r} is not an item of this model{hint}")
+        items.append(item)
+    return items
+
+
+def _find(model: Any, text: str) -> Any:
+    """The id that was typed, or that of the only item with this title, in capitals or not."""
+    try:
+        item = text if model.items_.dtype == object else int(text)
+    except ValueError:
+        item = None
+    if item in model._item_index:
+        return item
+    if model.titles_ is None:
+        return None
+    wanted = text.casefold()
+    same = [
+        item for item, title in zip(model.items_.tolist(), model.titles_, strict=True) if title.casefold() == wanted
+    ]
+    if len(same) > 1:
+        raise UnknownItemError(f"{len(same)} items are called {text!r}: say which by its id, {name_some(same)}")
+    return same[0] if same else None
+
+
+def _suggestion(model: Any, text: str) -> str:
+    if model.titles_ is None and model.items_.dtype != object:
+        return ""
+    names = (model.items_ if model.titles_ is None else model.titles_).tolist()
+    within = [name for name in names if len(text) > 2 and text.casefold() in name.casefold()]
+    near = difflib.get_close_matches(text, names, n=3) or within[:3]
+    return f" (did you mean {', '.join(near)}?)" if near else ""

@@ -1,0 +1,134 @@
+"""Options that commands share: how a table of interactions is read and cleaned."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from deql.cli.show import progress_wanted, table
+from deql.errors import DataError, ParameterError, name_some
+
+if TYPE_CHECKING:
+    from deql.interactions import Interactions, Step
+
+__all__ = ["AsJson", "Seed", "TableOptions", "check_out", "show_steps", "with_table_options"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Reading and cleaning, as asked for on the command line."""
+
+    user: Annotated[str | None, typer.Option(help="Column of users, by name or number; else guessed.")] = None
+    item: Annotated[str | None, typer.Option(help="Column of items, by name or number; else guessed.")] = None
+    weight: Annotated[str | None, typer.Option(help="Column of weights; without it every row counts 1.")] = None
+    time: Annotated[str | None, typer.Option(help="Column of times.")] = None
+    format: Annotated[str | None, typer.Option(help="Format of the file; found out if not given.")] = None
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns; else seen.")
+    ] = None
+    ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
+    items: Annotated[Path | None, typer.Option(help="Table with the items' titles.")] = None
+    min_weight: Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")] = None
+    binary: Annotated[bool, typer.Option("--binary", help="Every interaction counts 1, whatever its weight.")] = False
+    min_users_per_item: Annotated[int | None, typer.Option(help="Keep items with so many users. One pass.")] = None
+    min_items_per_user: Annotated[int | None, typer.Option(help="Then users with so many items. One pass.")] = None
+    k_core: Annotated[int | None, typer.Option(help="Both, repeated until all users and items have so many.")] = None
+
+    def read(self, path: Path, *, quiet: bool = False, find_time: bool = False) -> Interactions:
+        """Read and clean a table; unless quiet, what each step left is shown on standard error.
+
+        With ``find_time`` the column of times is found by common names if it was not given.
+        """
+        from deql.interactions.clean import clean
+        from deql.interactions.read import read_interactions
+
+        data = read_interactions(
+            path,
+            _column(self.user),
+            _column(self.item),
+            _column(self.weight),
+            _column(self.time) or find_time,
+            items=self.items,
+            min_weight=self.min_weight,
+            format=self.format,
+            header=self.header,
+            ids=self.ids,
+            progress=progress_wanted() and not quiet,
+        )
+        data = clean(
+            data,
+            binary=self.binary,
+            min_users_per_item=self.min_users_per_item,
+            min_items_per_user=self.min_items_per_user,
+            k_core=self.k_core,
+        )
+        if not quiet:
+            show_steps(data.steps)
+        for count, what in ((data.n_users, "user"), (data.n_items, "item")):
+            if count < 2:
+                only = name_some(data.users if what == "user" else data.items)
+                raise DataError(
+                    f"{path} has a single {what}, {only}: nothing can be learned from one; "
+                    f"is --{what} the right column?"
+                )
+        return data
+
+
+def _column(name: str | None) -> str | int | None:
+    """A column by its name, or by its number where that is what was typed."""
+    return int(name) if name is not None and name.isdecimal() else name
+
+
+def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :class:`TableOptions` in place of its last parameter, ``table``."""
+    types = get_type_hints(TableOptions, include_extras=True)
+    names = TableOptions.__dataclass_fields__
+    own = inspect.signature(command, eval_str=True)
+    kept = [parameter for name, parameter in own.parameters.items() if name != "table"]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = [
+        inspect.Parameter(name, keyword, default=field.default, annotation=types[name]) for name, field in names.items()
+    ]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        chosen = TableOptions(**{name: given.pop(name) for name in names})
+        command(**given, table=chosen)
+
+    parameters = [*(parameter.replace(kind=keyword) for parameter in kept), *options]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
+
+
+def check_out(path: Path) -> None:
+    """Refuse a file that cannot be written before any work is done for it."""
+    if path.is_dir():
+        raise ParameterError(f"{path} is a folder: name a file to write")
+    if not path.absolute().parent.is_dir():
+        raise ParameterError(f"there is no folder {path.absolute().parent} to write {path.name} in")
+
+
+def show_steps(steps: Iterable[Step]) -> None:
+    """What each step left, and in brackets what it removed, on standard error."""
+    from rich.console import Console
+
+    from deql.interactions.clean import describe_steps
+
+    names = ("users", "items", "interactions")
+
+    def cell(row: dict[str, Any], name: str) -> str:
+        removed = row[f"removed_{name}"]
+        return f"{row[name]:,}" + (f" ({-removed:+,})" if removed else "")
+
+    rows = [(row["what"], *(cell(row, name) for name in names)) for row in describe_steps(steps)]
+    Console(stderr=True, highlight=False).print(table("", ["step", *names], rows))

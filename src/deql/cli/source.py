@@ -1,0 +1,100 @@
+"""What ``deql evaluate`` and ``deql compare`` judge on: a split file, a published split, or a table to split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deql.cli.data import Protocol
+from deql.cli.options import TableOptions
+from deql.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from deql.interactions import Interactions
+    from deql.split import Split
+
+__all__ = [
+    "Data", "HeldOutShare", "LastTest", "Metrics", "Models", "Protocol", "Report", "TestUsers", "Validation",
+    "ValidationUsers", "metric_list", "open_source", "split_options",
+]  # fmt: skip
+
+Data = Annotated[
+    Path,
+    typer.Argument(help="Split file, folder with train.txt and test.txt, or table to be split.", metavar="DATA"),
+]  # fmt: skip
+Models = Annotated[
+    list[str],
+    typer.Argument(help="Such as ease:l2=80, deql:l2=60,dropout=0.3,b=0.5 or popularity.", metavar="MODEL..."),
+]
+Metrics = Annotated[str, typer.Option(help="Metrics, with commas between.")]
+HeldOutShare = Annotated[float | None, typer.Option(help="Share of a judged user's items to find (0.2).")]
+TestUsers = Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")]
+ValidationUsers = Annotated[float | None, typer.Option(help="Share of users to validate on (strong, 0.1).")]
+LastTest = Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")]
+Validation = Annotated[
+    float | None, typer.Option(help="weak: share of what the test leaves (0.1); leave-last: how many (1); 0: none.")
+]
+Report = Annotated[Path | None, typer.Option(help="HTML page to write, complete in one file.", metavar="FILE.html")]
+
+
+def metric_list(text: str) -> list[str]:
+    """Metrics as typed.
+
+    Examples
+    --------
+    >>> metric_list("recall@20, ndcg@20")
+    ['recall@20', 'ndcg@20']
+    """
+    from deql.evaluation.metrics import parse_metric
+
+    metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+    if not metrics:
+        raise ParameterError("--metrics needs at least one, such as ndcg@20")
+    for metric in metrics:
+        parse_metric(metric)
+    return metrics
+
+
+def split_options(**given: Any) -> dict[str, Any]:
+    """Those that were typed; whole numbers as such, which leave-last counts with."""
+    typed = {name: value for name, value in given.items() if value is not None}
+    return {name: int(value) if name == "validation" and value >= 1 and value == int(value) else value
+            for name, value in typed.items()}  # fmt: skip
+
+
+def open_source(
+    path: Path, table: TableOptions, protocol: Protocol | None, chosen: dict[str, Any], quiet: bool
+) -> Split | Interactions:
+    """Read a split, or a table that is still to be split.
+
+    Options for reading and splitting belong to tables only; with a split they are an error rather than
+    without effect.
+    """
+    from deql.interactions.public import read_lightgcn_split
+    from deql.split import load_split
+
+    published = path.is_dir() and (path / "train.txt").is_file() and (path / "test.txt").is_file()
+    if not published and not _is_container(path):
+        return table.read(path, quiet=quiet)
+    typed = [f"--{name.replace('_', '-')}" for name in chosen] + ["--protocol"] * (protocol is not None)
+    plain = TableOptions()
+    typed += [f"--{name.replace('_', '-')}" for name, value in vars(table).items() if value != getattr(plain, name)]
+    if typed:
+        raise ParameterError(f"{path} is split already, so {', '.join(typed)} cannot be chosen")
+    return read_lightgcn_split(path) if published else load_split(path)
+
+
+def _is_container(path: Path) -> bool:
+    """Whether a file begins as safetensors do: the length of its header in eight bytes, then the header."""
+    if path.is_dir():
+        return False
+    try:
+        with open(path, "rb") as file:
+            start = file.read(9)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    return len(start) == 9 and start[7] == 0 and start[8:] == b"{"

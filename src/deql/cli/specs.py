@@ -1,0 +1,120 @@
+"""Models as people type them: ``ease:l2=80``, ``popularity``, or the path of a model file."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deql.errors import ParameterError
+
+if TYPE_CHECKING:
+    from deql.models import Recommender
+
+__all__ = ["is_model_file", "parse_spec", "parse_specs"]
+
+_SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def is_model_file(text: str) -> bool:
+    """Whether the text names a file rather than a kind of model.
+
+    Examples
+    --------
+    >>> is_model_file("books.deql"), is_model_file("deql:b=2")
+    (True, False)
+    """
+    return text.endswith(".deql") or (text.partition(":")[0].lower() not in _kinds() and Path(text).is_file())
+
+
+def parse_spec(text: str) -> Recommender:
+    """A model, not fitted, from its name and parameters.
+
+    Parameters
+    ----------
+    text : str
+        ``name`` or ``name:parameter=value,parameter=value``; a switch may stand alone.
+
+    Examples
+    --------
+    >>> model = parse_spec("deql:l2=80,zero_diagonal")
+    >>> type(model).__name__, model.l2, model.zero_diagonal
+    ('DEQL', 80.0, True)
+    """
+    from deql.evaluation.contestants import parameters
+
+    name, _, rest = text.partition(":")
+    kinds = _kinds()
+    kind = kinds.get(name.strip().lower())
+    if kind is None:
+        raise ParameterError(
+            f"there is no model {name!r}{_near(name.lower(), kinds)}: say {', '.join(kinds)}, or a model file"
+        )
+    fields = parameters(kind())
+    chosen: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        parameter, given, value = (piece.strip() for piece in part.partition("="))
+        if parameter not in fields:
+            has = f"it has {', '.join(fields)}" if fields else "it has none"
+            raise ParameterError(f"{text}: {name} has no parameter {parameter!r}{_near(parameter, fields)}; {has}")
+        if parameter in chosen:
+            raise ParameterError(f"{text}: {parameter} is given twice")
+        chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter])
+    model: Recommender = kind(**chosen)
+    try:
+        model._check_parameters()
+    except ParameterError as error:
+        raise ParameterError(f"{text}: {error}") from None
+    return model
+
+
+def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
+    """Models by name, in the order typed, and the names of those that came fitted from a file."""
+    from deql.evaluation.contestants import describe, unique_names
+    from deql.store import load
+
+    files = [is_model_file(text) for text in texts]
+    models = [load(text) if file else parse_spec(text) for text, file in zip(texts, files, strict=True)]
+    words = [
+        Path(text).name if file else describe(model, shown=_typed(text))
+        for text, file, model in zip(texts, files, models, strict=True)
+    ]
+    names = unique_names(words)
+    return dict(zip(names, models, strict=True)), {name for name, file in zip(names, files, strict=True) if file}
+
+
+def _kinds() -> dict[str, Any]:
+    """Names on the command line and the models behind them."""
+    from deql import models
+
+    return {
+        name.lower(): kind
+        for name in models.__all__
+        if dataclasses.is_dataclass(kind := getattr(models, name)) and not getattr(kind, "__abstractmethods__", None)
+    }
+
+
+def _typed(text: str) -> set[str]:
+    """The parameters that a specification names: people look for what they typed, defaults or not."""
+    return {part.partition("=")[0].strip() for part in text.partition(":")[2].split(",")}
+
+
+def _value(spec: str, parameter: str, text: str | None, default: Any) -> Any:
+    if isinstance(default, bool):
+        if text is None or text.lower() in _SWITCHES:
+            return text is None or _SWITCHES[text.lower()]
+        raise ParameterError(f"{spec}: {parameter} must be true or false, got {text!r}")
+    if not text:
+        raise ParameterError(f"{spec}: {parameter} needs a value, such as {parameter}={default}")
+    if isinstance(default, str):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"{spec}: {parameter} must be a number, got {text!r}") from None
+
+
+def _near(text: str, known: Any) -> str:
+    near = difflib.get_close_matches(text, list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
