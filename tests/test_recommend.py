@@ -8,7 +8,7 @@ from scipy.sparse import csr_array, csr_matrix, vstack
 from deql import DEQL, EASE, Interactions, Popularity
 from deql.errors import NotFittedError, ParameterError, UnknownItemError
 from deql.precision import PackedSymmetric
-from deql.recommend import rank
+from deql.ranking import rank
 
 
 def best(scores, k, blocked=False):
@@ -364,6 +364,7 @@ class TestSameBits:
     def test_with_any_number_of_threads(self, case, threads, monkeypatch):
         model, histories, whole = case
         monkeypatch.setenv("DEQL_THREADS", str(threads))
+        monkeypatch.setattr("deql.ranking._WORK_PER_THREAD", 1)
         assert_same_bits(model.recommend(histories, k=15), whole)
 
     def test_with_any_k(self, case):
@@ -438,3 +439,78 @@ def test_ids_of_histories_are_read_as_the_model_s():
         model = EASE(l2=1.0).fit(data)
         assert_same_bits(model.recommend(asked["text"]), model.recommend(asked["number"]))
         assert not model.recommend(asked["text"]).from_popularity.any()
+
+
+class TestSeveralModels:
+    """Models that share P in one pass: the same bits as one after the other."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def several(cls, random_matrix):
+        generator = np.random.default_rng(0)
+        R = random_matrix(400, 300).toarray()
+        packed = PackedSymmetric.from_dense(np.linalg.inv(R.T @ R + 9 * np.eye(300)).astype(np.float32), tile=128)
+        gains, shifts = -generator.uniform(0.1, 9, (4, 300)), generator.standard_normal((4, 300))
+        gains[1, ::3] = 0
+        gains[2] *= np.where(generator.random(300) < 0.5, 1, -1)
+        return packed, gains, shifts, random_matrix(70, 300, seed=2, weighted=True)
+
+    @pytest.mark.parametrize("exclude_seen", [True, False])
+    def test_as_each_alone(self, several, exclude_seen):
+        packed, gains, shifts, histories = several
+        items, scores = rank(packed, gains, shifts, histories, k=12, exclude_seen=exclude_seen)
+        assert items.shape == scores.shape == (4, 70, 12)
+        for m in range(4):
+            alone = rank(packed, gains[m], shifts[m], histories, k=12, exclude_seen=exclude_seen)
+            assert_same_bits((items[m], scores[m]), alone)
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("_USERS_PER_SLICE", 300), ("_CANDIDATE_BYTES", 1), ("_STRIP_NUMBERS", 1), ("_WORK_PER_THREAD", 1)],
+    )
+    def test_however_the_work_is_cut(self, several, name, value, monkeypatch):
+        packed, gains, shifts, histories = several
+        many = vstack([histories] * 9, format="csr")
+        squares = np.zeros((2, 4, many.shape[0]))
+        expected = rank(packed, gains, shifts, many, k=12, squares=squares[0])
+        monkeypatch.setattr(f"deql.ranking.{name}", value)
+        monkeypatch.setenv("DEQL_THREADS", "3")
+        assert_same_bits(rank(packed, gains, shifts, many, k=12, squares=squares[1]), expected)
+        assert squares[0].tobytes() == squares[1].tobytes()
+
+    def test_squares_are_of_what_a_user_does_not_have(self, several):
+        packed, gains, shifts, histories = several
+        squares = np.zeros((4, 70))
+        rank(packed, gains, shifts, histories, k=1, squares=squares)
+        X, P = histories.toarray(), packed.to_dense().astype(float)
+        for m in range(4):
+            scores = X @ (P * gains[m] + np.diag(shifts[m]))
+            np.testing.assert_allclose(squares[m], (np.where(X > 0, 0, scores) ** 2).sum(axis=1), rtol=1e-12)
+
+    def test_items_are_the_same_if_scores_need_not_be_exact(self, several):
+        packed, gains, shifts, histories = several
+        expected = rank(packed, gains, shifts, histories, k=12)
+        found = rank(packed, gains, shifts, histories, k=12, exact=False)
+        assert_ranked(found, expected, rtol=1e-12)
+
+    def test_progress_ends_at_the_whole(self, several):
+        packed, gains, shifts, histories = several
+        seen = []
+        rank(packed, gains, shifts, histories, k=3, report=lambda done, total: seen.append((done, total)))
+        assert seen == sorted(seen)
+        assert seen[-1][0] == seen[-1][1]
+
+
+def test_a_row_without_a_history_has_no_list_of_its_own():
+    packed = PackedSymmetric.from_dense(np.eye(5), 5)
+    items, scores = rank(packed, np.ones(5), np.zeros(5), csr_array((2, 5)), k=2)
+    assert items.tolist() == [[-1, -1]] * 2
+    assert np.isnan(scores).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_near_ties_are_decided_alike_whether_scores_must_be_exact_or_not(dtype, random_matrix):
+    twins = csr_array(np.repeat(random_matrix(150, 15).toarray(), 20, axis=1))
+    model = EASE(l2=20.0, dtype=dtype).fit(twins)
+    lists = [rank(model.precision_, model.gain_, model.shift_, twins, k=30, exact=exact)[0] for exact in (True, False)]
+    np.testing.assert_array_equal(*lists)

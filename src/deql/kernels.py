@@ -13,16 +13,21 @@ import numpy as np
 from numba import njit
 
 from deql.precision.plan import STRIP
+from deql.prefetch import LINE, prefetch
 
-__all__ = ["contributions", "rank_users"]
+__all__ = ["SPARE", "contributions", "finish_users", "pack_strips", "scan_users", "score_pairs"]
 
 SPARE = 4
 """Runners-up kept beside the k best: the scan's sums are rounded, so the places are decided among these
 by the exact scores."""
 
-TIE = 1e-13
-"""Where the k best and the last runner-up are closer than this, relative to the parts of their scores,
-the runners-up may not be all there are, and every item is scored exactly."""
+AHEAD = 16
+"""How many rows before its turn a row is fetched into cache."""
+
+ROUNDING = 2.0**-48
+"""Two scores of a history of m items can trade places by rounding only if they are closer than m times
+this, relative to what the sizes of their parts add up to. A scan's score is off by at most (m + 4)·2⁻⁵³
+of that and one of rounded parts by m·2⁻⁵¹ + 3·2⁻⁵³: twice their sum is below m·2⁻⁴⁸ for every m."""
 
 
 @njit(cache=True, nogil=True)
@@ -55,43 +60,88 @@ def contributions(data, base, width, gain, shift, items, values, target, out):  
 
 
 @njit(cache=True, nogil=True)
-def _pack_strip(data, base, width, tile, rows, low, count, out):  # type: ignore[no-untyped-def]
-    # out[r, c] = P[rows[r], low + c]; the strip lies inside one block column, whose rows are contiguous.
-    start = low - low % tile
-    for r in range(len(rows)):
-        j = rows[r]
-        into = out[r]
-        if j >= start:
-            place = base[low] + j * width[low]
-            row = data[place : place + count]
-            for c in range(count):
+def _fetch(array, place, count):  # type: ignore[no-untyped-def]
+    # Have ``count`` numbers from ``place`` on brought into cache, if the array goes that far.
+    if place + count <= len(array):
+        for c in range(0, count, LINE // array.itemsize):
+            prefetch(array, place + c)  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True)
+def pack_strips(first, last, data, base, width, tile, rows, low, count, strips):  # type: ignore[no-untyped-def]
+    """Copy rows ``first`` … ``last − 1`` of the next strips: strips[s, r·STRIP + c] = P[rows[r], low + s·STRIP + c].
+
+    The ``count`` columns lie in one block column, in which a row of P is contiguous. Rows above the
+    block are columns of earlier ones, by symmetry: as many of them at a time as lie side by side
+    there, so that memory is read in runs.
+    """
+    below = min(max(np.searchsorted(rows, low - low % tile), first), last)
+    begin = first
+    while begin < below:
+        j = rows[begin]
+        end = begin + 1
+        while end < below and rows[end] < j - j % STRIP + STRIP:
+            end += 1
+        for c in range(count):
+            place = base[j] + (low + c) * width[j] - j
+            into = strips[c // STRIP, c % STRIP :]
+            for r in range(begin, end):
+                into[r * STRIP] = data[place + rows[r]]
+        begin = end
+    for r in range(below, last):
+        place = base[low] + rows[r] * width[low]
+        _fetch(data, place + AHEAD * width[low], count)
+        for s in range(0, count, STRIP):
+            row = data[place + s : place + min(s + STRIP, count)]
+            into = strips[s // STRIP, r * STRIP : (r + 1) * STRIP]
+            for c in range(len(row)):
                 into[c] = row[c]
-        else:  # above the block: a column of an earlier one, by symmetry
-            step = width[j]
-            place = base[j] + low * step
-            column = data[place : place + (count - 1) * step + 1]
-            for c in range(count):
-                into[c] = column[c * step]
 
 
-@njit(cache=True, nogil=True)
-def _add_scaled(total, row, x):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def _sum_history(strip, places, values, begin, end, sums):  # type: ignore[no-untyped-def]
+    # sums[c] = Σ_p values[p]·strip[places[p]·STRIP + c]; four rows at a time, so that sums goes through memory a fourth
+    # as often. Rows that are needed soon, be it for the next user, are on their way meanwhile.
     for c in range(STRIP):
-        total[c] += x * row[c]
-
-
-@njit(cache=True, nogil=True)
-def _multiply(scores, factors):  # type: ignore[no-untyped-def]
-    for c in range(STRIP):
-        scores[c] *= factors[c]
+        sums[c] = 0.0
+    whole = end - (end - begin) % 4
+    for p in range(begin, whole, 4):
+        for q in range(p + AHEAD, min(p + AHEAD + 4, len(places))):
+            _fetch(strip, places[q] * STRIP, STRIP)
+        a, b = strip[places[p] * STRIP :], strip[places[p + 1] * STRIP :]
+        d, e = strip[places[p + 2] * STRIP :], strip[places[p + 3] * STRIP :]
+        x, y = np.float64(values[p]), np.float64(values[p + 1])
+        z, w = np.float64(values[p + 2]), np.float64(values[p + 3])
+        for c in range(STRIP):
+            sums[c] += x * a[c] + y * b[c] + z * d[c] + w * e[c]
+    for p in range(whole, end):
+        if p + AHEAD < len(places):
+            _fetch(strip, places[p + AHEAD] * STRIP, STRIP)
+        a, x = strip[places[p] * STRIP :], np.float64(values[p])
+        for c in range(STRIP):
+            sums[c] += x * a[c]
 
 
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "reassoc"})
-def _largest(scores):  # type: ignore[no-untyped-def]
-    best = scores[0]
+def _largest_product(sums, factors):  # type: ignore[no-untyped-def]
+    best = sums[0] * factors[0]
     for c in range(1, STRIP):
-        best = max(best, scores[c])
+        best = max(best, sums[c] * factors[c])
     return best
+
+
+@njit(cache=True, nogil=True)
+def _multiply(sums, factors, scores):  # type: ignore[no-untyped-def]
+    for c in range(STRIP):
+        scores[c] = sums[c] * factors[c]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _sum_of_squares(scores):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for c in range(STRIP):
+        total += scores[c] * scores[c] if scores[c] > -np.inf else 0.0
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -142,117 +192,138 @@ def _sort_best(scores, items, fill):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def rank_users(  # type: ignore[no-untyped-def]
-    first, last, data, base, width, tile, gain, shift, indptr, indices, values, allowed, exclude_seen,
-    out_items, out_scores, strips_done, stop,
+def scan_users(  # type: ignore[no-untyped-def]
+    first, last, low, count, strips, gains, shifts, indptr, indices, values, places, allowed, exclude_seen, keep,
+    cursor, upcoming, bars, found_scores, found_items, found, squares,
 ):  # fmt: skip
-    """Write the best items of users ``first`` … ``last − 1`` into their rows of the outputs.
+    """Score the ``count`` items from ``low`` on for users ``first`` … ``last − 1`` and collect candidates.
 
-    Items go by in strips of columns. A strip's part of P, for the items that occur in these
-    histories, is copied once and stays in cache while every user's scores for it are summed in the
-    order of the history and the best are kept: no users × items array exists.
-    ``strips_done[first]`` counts them for whoever watches, and a true ``stop[0]`` ends the work.
+    A strip of P stays in cache while every user's sums for it are made. The sums are those of all
+    models, which differ by a factor for each column.
+
+    Parameters
+    ----------
+    strips : ndarray
+        See :func:`pack_strips`.
+    places : ndarray
+        For each entry of ``indices`` its row of a strip.
+    keep : int
+        How many candidates must not be lost. They are collected in ``found_scores`` and
+        ``found_items`` until the room is used up, then cut back to the best ``keep``, the worst of
+        which is the bar for those that follow.
+    cursor, upcoming : ndarray
+        For each user the first entry of ``indices`` that is not below ``low`` yet, and the item there.
+    squares : ndarray, models × users, or empty
+        Gains the sum of squared scores over the items a user does not have.
     """
-    n = len(gain)
-    local = np.full(n, -1, np.int32)
-    for p in range(indptr[first], indptr[last]):
-        local[indices[p]] = 0
-    rows = np.empty(min(n, indptr[last] - indptr[first]), np.int32)
-    used = 0
-    for j in range(n):
-        if local[j] == 0:
-            rows[used] = j
-            local[j] = used
-            used += 1
-    origin = indptr[first]
-    places = np.empty(indptr[last] - origin, np.int32)
-    for p in range(origin, indptr[last]):
-        places[p - origin] = local[indices[p]]
-    strip = np.zeros((used, STRIP), data.dtype)
-    scores = np.empty(STRIP)
-    factors = np.empty(STRIP)
-    count = last - first
-    k = out_items.shape[1]
-    # Candidates of each user: collected until the room is used up, then cut back to the best ``keep``,
-    # the worst of which is the bar for those that follow.
-    keep = k + SPARE
-    room = 2 * keep + 16
-    found_scores = np.empty((count, room))
-    found_items = np.empty((count, room), np.int32)
-    found = np.zeros(count, np.int32)
-    bars = np.full(count, -np.inf)
-    cursor = indptr[first:last].copy()
-    for low in range(0, n, STRIP):
-        if stop[0]:
-            return
-        strips_done[first] += 1
-        columns = min(STRIP, n - low)
-        wanted = False
-        for c in range(STRIP):
-            factors[c] = gain[low + c] if c < columns else 0
-            wanted |= c < columns and allowed[low + c]
-        if not wanted:
+    models, n = gains.shape
+    room = found_items.shape[2]
+    sums, scores, factors = np.empty(STRIP), np.empty(STRIP), np.empty((models, STRIP))
+    for start in range(low, low + count, STRIP):
+        columns = min(STRIP, low + count - start)
+        if not allowed[start : start + columns].any():
             continue
-        _pack_strip(data, base, width, tile, rows[:used], low, columns, strip)
-        for u in range(count):
-            end = indptr[first + u + 1]
-            scores[:] = 0
-            for p in range(indptr[first + u], end):
-                _add_scaled(scores, strip[places[p - origin]], np.float64(values[p]))
-            _multiply(scores, factors)
-            p = cursor[u]
-            while p < end and indices[p] < low:  # in strips that were passed over
-                p += 1
-            while p < end and indices[p] < low + columns:
-                c = indices[p] - low
-                scores[c] = -np.inf if exclude_seen else scores[c] + values[p] * shift[low + c]
-                p += 1
-            cursor[u] = p
-            bar = bars[u]
-            if _largest(scores) > bar:
-                mine, theirs, fill = found_scores[u], found_items[u], found[u]
+        strip = strips[(start - low) // STRIP]
+        factors[:, columns:] = 0
+        factors[:, :columns] = gains[:, start : start + columns]
+        for u in range(first, last):
+            begin, end = indptr[u], indptr[u + 1]
+            if begin == end:
+                continue
+            _sum_history(strip, places, values, begin, end, sums)
+            had = p = cursor[u]
+            if upcoming[u] < start + columns:
+                while p < end and indices[p] < start:  # in strips that were passed over
+                    p += 1
+                had = p
+                while p < end and indices[p] < start + columns:
+                    p += 1
+                cursor[u], upcoming[u] = p, indices[p] if p < end else n
+            whole = squares.size > 0 or (p > had and not exclude_seen)
+            for m in range(models):
+                bar = bars[m, u]
+                if not (whole or _largest_product(sums, factors[m]) > bar):
+                    continue
+                _multiply(sums, factors[m], scores)
+                for q in range(had, p):
+                    c = indices[q] - start
+                    scores[c] = -np.inf if exclude_seen else scores[c] + values[q] * shifts[m, indices[q]]
+                if squares.size > 0:
+                    squares[m, u] += _sum_of_squares(scores)
+                mine, theirs, fill = found_scores[m, u], found_items[m, u], found[m, u]
                 for c in range(columns):
-                    if scores[c] > bar and allowed[low + c]:
-                        mine[fill], theirs[fill] = scores[c], low + c
+                    if scores[c] > bar and allowed[start + c]:
+                        mine[fill], theirs[fill] = scores[c], start + c
                         fill += 1
                         if fill == room:
                             bar = _keep_best(mine, theirs, fill, keep)
                             fill = keep
-                found[u], bars[u] = fill, bar
-    for u in range(count):
-        begin, end = indptr[first + u], indptr[first + u + 1]
-        mine, theirs, fill = found_scores[u], found_items[u], found[u]
+                found[m, u], bars[m, u] = fill, bar
+
+
+@njit(cache=True, nogil=True)
+def finish_users(  # type: ignore[no-untyped-def]
+    first, last, data, base, width, gains, shifts, indptr, indices, values, allowed, exclude_seen, keep, sizes,
+    exact, found_scores, found_items, found, out_items, out_scores,
+):  # fmt: skip
+    """Write the best items of users ``first`` … ``last − 1``, by their exact scores, into the outputs.
+
+    ``sizes`` bounds what the parts of any of a user's scores add up to in size, for each model. Unless
+    the scores must be ``exact`` too, those of the scan will do where they are far enough apart.
+    """
+    models, _, room = found_items.shape
+    n, k = gains.shape[1], out_items.shape[2]
+    for u in range(first, last):
+        begin, end = indptr[u], indptr[u + 1]
+        if begin == end:
+            continue
         items, history = indices[begin:end], values[begin:end]
         parts = np.empty(end - begin)
-        gap = np.inf
-        if fill >= keep:
-            bar = _keep_best(mine, theirs, fill, keep)
-            fill = keep
+        for m in range(models):
+            gain, shift = gains[m], shifts[m]
+            mine, theirs, fill = found_scores[m, u], found_items[m, u], found[m, u]
+            gap = np.inf
+            if fill >= keep:
+                bar = _keep_best(mine, theirs, fill, keep)
+                fill = keep
             _sort_best(mine, theirs, fill)
-            gap = mine[k - 1] - bar
-        size = 0.0
-        for t in range(fill):
-            mine[t] = contributions(data, base, width, gain, shift, items, history, theirs[t], parts)
-            spread = 0.0
-            for part in parts:
-                spread += abs(part)
-            size = max(size, spread)
-        if gap <= TIE * size:
-            # Too close for the scan's sums to say who is in: score every item exactly.
-            fill = 0
-            p = 0
-            for item in range(n):
-                while p < len(items) and items[p] < item:
-                    p += 1
-                seen = p < len(items) and items[p] == item
-                if allowed[item] and not (seen and exclude_seen):
-                    mine[fill] = contributions(data, base, width, gain, shift, items, history, item, parts)
-                    theirs[fill] = item
-                    fill += 1
-                    if fill == room:
-                        _keep_best(mine, theirs, fill, keep)
-                        fill = keep
-        _sort_best(mine, theirs, fill)
-        for t in range(min(k, fill)):
-            out_items[first + u, t] = theirs[t]
-            out_scores[first + u, t] = mine[t]
+            if fill == keep:
+                gap = mine[k - 1] - bar
+            tie = ROUNDING * len(items) * sizes[m, u]
+            decided = not exact
+            for t in range(1, fill):
+                decided &= mine[t - 1] - mine[t] > tie
+            if gap > tie and not decided:
+                for t in range(fill):
+                    mine[t] = contributions(data, base, width, gain, shift, items, history, theirs[t], parts)
+            elif not decided:
+                # Too close for the scan's sums to say who is in: score every item exactly.
+                fill = 0
+                p = 0
+                for item in range(n):
+                    while p < len(items) and items[p] < item:
+                        p += 1
+                    seen = p < len(items) and items[p] == item
+                    if allowed[item] and not (seen and exclude_seen):
+                        mine[fill] = contributions(data, base, width, gain, shift, items, history, item, parts)
+                        theirs[fill] = item
+                        fill += 1
+                        if fill == room:
+                            _keep_best(mine, theirs, fill, keep)
+                            fill = keep
+            _sort_best(mine, theirs, fill)
+            for t in range(min(k, fill)):
+                out_items[m, u, t] = theirs[t]
+                out_scores[m, u, t] = mine[t]
+
+
+@njit(cache=True, nogil=True)
+def score_pairs(  # type: ignore[no-untyped-def]
+    first, last, data, base, width, gain, shift, indptr, indices, values, pair_indptr, pair_indices, out
+):
+    """Write the exact score of each stored column of the pairs' rows ``first`` … ``last − 1`` into ``out``."""
+    for u in range(first, last):
+        items, history = indices[indptr[u] : indptr[u + 1]], values[indptr[u] : indptr[u + 1]]
+        parts = np.empty(len(items))
+        for p in range(pair_indptr[u], pair_indptr[u + 1]):
+            out[p] = contributions(data, base, width, gain, shift, items, history, pair_indices[p], parts)

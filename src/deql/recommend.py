@@ -96,7 +96,9 @@ def encode_histories(
         if histories.items is items or np.array_equal(histories.items, items):
             return histories.matrix
         columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)])
-        _tell_unknown(histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), strict, where)
+        _tell_unknown(
+            histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), strict, where
+        )
         known = np.flatnonzero(columns >= 0)
         narrow = csr_array(histories.matrix[:, known]).tocoo()
         placed = (narrow.data, (narrow.row, columns[known][narrow.col]))

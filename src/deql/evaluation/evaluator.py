@@ -1,59 +1,60 @@
-"""One pass over the judged users, all metrics at once."""
+"""One pass over the judged users, all metrics and all k at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.errors import DataError, ParameterError
-from deql.evaluation.metrics import METRICS, parse_metric
+from deql.evaluation.metrics import LIST_METRICS, coverage, gini, novelty, parse_metric
+from deql.evaluation.passes import Ranked, group_models, ranked_slices, squared_errors
+from deql.evaluation.result import Evaluation
 from deql.models.base import Recommender
-from deql.recommend import NO_ITEM, encode_histories
+from deql.models.linear import LinearAutoencoder
+from deql.progress import Report, stages
+from deql.ranking import NO_ITEM
+from deql.recommend import encode_histories
 from deql.split import HeldOut
 
 __all__ = ["Evaluation", "evaluate"]
 
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Metric values.
-
-    Attributes
-    ----------
-    means : dict of str to float
-        Mean over users.
-    per_user : dict of str to ndarray
-        One value for each user, in the order of ``users``.
-    users : ndarray
-        Ids of the users who have something held out.
-    """
-
-    means: dict[str, float]
-    per_user: dict[str, NDArray[np.float64]]
-    users: NDArray[np.object_]
+_OF_ALL = {"coverage": coverage, "gini": gini}
 
 
+@overload
+def evaluate(model: Recommender, target: HeldOut, metrics: str | Sequence[str] = ...) -> Evaluation: ...
+@overload
 def evaluate(
-    model: Recommender, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")
-) -> Evaluation:
-    """Judge a model on held-out interactions.
+    model: Mapping[str, Recommender], target: HeldOut, metrics: str | Sequence[str] = ...
+) -> dict[str, Evaluation]: ...
+@overload
+def evaluate(model: Sequence[Recommender], target: HeldOut, metrics: str | Sequence[str] = ...) -> list[Evaluation]: ...
+def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")) -> Any:
+    """Judge one model or several on held-out interactions.
+
+    Users are ranked slice by slice, so memory does not grow with them. Models that share P (see
+    :meth:`~deql.models.linear.LinearAutoencoder.with_rule`) are ranked in the same pass.
 
     Parameters
     ----------
-    model : fitted model
+    model : fitted model, list of them, or dict of them by name
     target : HeldOut
-        ``split.test`` or ``split.validation``.
+        ``split.test`` or ``split.validation``. Users with nothing held out are left out and counted.
+        A held-out item that a model does not know counts as missed.
     metrics : str or sequence of str
         ``recall@k`` divides by the number of held-out items, ``recall_capped@k`` by at most k of
-        them, ``ndcg@k`` has binary relevance.
+        them; ``ndcg@k`` (binary), ``precision@k``, ``hit_rate@k``, ``mrr@k``, ``map@k``;
+        ``coverage@k``, ``gini@k``, ``novelty@k``; ``mse``, the paper's held-out error. docs/metrics.md
+        has the formulas.
 
     Returns
     -------
     Evaluation
+        For a list of models a list of them, for a dict a dict.
 
     Examples
     --------
@@ -66,23 +67,120 @@ def evaluate(
     wanted = {text: parse_metric(text) for text in ([metrics] if isinstance(metrics, str) else metrics)}
     if not wanted:
         raise ParameterError("name at least one metric, such as ndcg@20")
-    depth = max(k for _, k in wanted.values())
+    models = list(model.values()) if isinstance(model, Mapping) else [model] if _is_model(model) else list(model)
+    for one in models:
+        if not _is_model(one):
+            raise ParameterError(f"evaluate takes a model, a list of models or a dict of models, got {one!r}")
+        one._check_fitted()
     sizes = np.diff(target.held_out.matrix.indptr)
-    judged = np.flatnonzero(sizes > 0)
-    if not judged.size:
+    judged = sizes > 0
+    if not judged.any():
         raise DataError("no user has anything held out, so there is nothing to evaluate")
-    columns, _, _ = model._top(target.seen.take_users(judged), depth)
-    truth = encode_histories(target.held_out.take_users(judged), model._item_index, model.items_, strict=False)
-    hits = _hits(columns, truth)
-    counts = sizes[judged].astype(np.int64)
-    per_user = {text: METRICS[name](hits, counts, k) for text, (name, k) in wanted.items()}
-    means = {text: float(values.mean()) for text, values in per_user.items()}
-    return Evaluation(means, per_user, target.held_out.users[judged])
+    skipped = int(np.count_nonzero(~judged))
+    if skipped:
+        target = HeldOut(target.seen.take_users(judged), target.held_out.take_users(judged))
+    found: dict[int, Evaluation] = {}
+    with stages(any(one.progress for one in models)) as stage:
+        for group in group_models(models):
+            report = stage("Evaluate")
+            for position, (means, per_user) in zip(
+                group, _judge([models[position] for position in group], target, wanted, report), strict=True
+            ):
+                found[position] = Evaluation(means, per_user, target.held_out.users, skipped)
+    results = [found[position] for position in range(len(models))]
+    if isinstance(model, Mapping):
+        return dict(zip(model, results, strict=True))
+    return results[0] if _is_model(model) else results
+
+
+def _is_model(thing: Any) -> bool:
+    return isinstance(thing, Recommender)
+
+
+def _judge(
+    models: list[Recommender], target: HeldOut, wanted: Mapping[str, tuple[str, int]], report: Report | None
+) -> list[tuple[dict[str, float], dict[str, NDArray[np.float64]]]]:
+    """Means and users' values under each model of a group, in the order of the models."""
+    first = models[0]
+    seen = encode_histories(target.seen, first._item_index, first.items_, strict=False)
+    truth = encode_histories(
+        target.held_out, first._item_index, first.items_, strict=False, where="what is held out, and counted as missed"
+    )
+    counts = np.diff(target.held_out.matrix.indptr).astype(np.int64)
+    per_user = [
+        {text: np.empty(len(counts)) for text, (name, _) in wanted.items() if name not in _OF_ALL} for _ in models
+    ]
+    times = [
+        {text: np.zeros(len(first.items_), np.int64) for text, (name, _) in wanted.items() if name in _OF_ALL}
+        for _ in models
+    ]
+    depth = max(1, *(k for _, k in wanted.values()))
+    for ranked in ranked_slices(models, seen, depth, "mse" in wanted, report):
+        rows = slice(ranked.first, ranked.last)
+        for m, model in enumerate(models):
+            columns = ranked.columns[m]
+            hits = _hits(columns, truth[rows])
+            for text, (name, k) in wanted.items():
+                if name in LIST_METRICS:
+                    per_user[m][text][rows] = LIST_METRICS[name](hits, counts[rows], k)
+                elif name == "novelty":
+                    per_user[m][text][rows] = novelty(columns, model.item_counts_, model.n_users_, k)
+                elif name in _OF_ALL:
+                    near = columns[:, :k]
+                    times[m][text] += np.bincount(near[near != NO_ITEM], minlength=len(first.items_))
+                else:
+                    per_user[m][text][rows] = _errors(model, m, ranked, target, seen[rows], truth[rows])
+    results = []
+    for values, uses in zip(per_user, times, strict=True):
+        means = {
+            text: _OF_ALL[name](uses[text]) if name in _OF_ALL else float(values[text].mean())
+            for text, (name, _) in wanted.items()
+        }
+        if "mse" in wanted:
+            # Σ errors / ‖Δ‖²; users' values are scaled so that they have this mean.
+            kept = target.seen.matrix.nnz
+            if not kept:
+                raise DataError("mse divides by the number of seen interactions, and nobody has any")
+            means["mse"] = float(values["mse"].sum() / kept)
+            values["mse"] *= len(counts) / kept
+        results.append((means, values))
+    return results
+
+
+def _errors(
+    model: Recommender, m: int, ranked: Ranked, target: HeldOut, seen: csr_array, truth: csr_array
+) -> NDArray[np.float64]:
+    """Numerators of eq:2.1; an item that the model does not know is predicted as 0."""
+    assert isinstance(model, LinearAutoencoder)  # else ranked_slices would have refused
+    assert ranked.squares is not None
+    rows = slice(ranked.first, ranked.last)
+    known = squared_errors(model, ranked.squares[m], seen, _without(truth, seen))
+    return known + _squares(target.held_out.matrix[rows]) - _squares(truth)
+
+
+def _squares(matrix: csr_array) -> NDArray[np.float64]:
+    """Σ of squared values of each row."""
+    values = matrix.data.astype(np.float64)
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return np.asarray(np.bincount(rows, values * values, minlength=matrix.shape[0]))
+
+
+def _keys(matrix: csr_array) -> NDArray[np.int64]:
+    """Each stored entry as row · columns + column, in order."""
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return np.asarray(rows * matrix.shape[1] + matrix.indices)
+
+
+def _without(matrix: csr_array, other: csr_array) -> csr_array:
+    """``matrix`` without the entries that ``other`` has too."""
+    kept = ~np.isin(_keys(matrix), _keys(other))
+    if kept.all():
+        return matrix
+    indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr].astype(matrix.indptr.dtype)
+    return csr_array((matrix.data[kept], matrix.indices[kept], indptr), shape=matrix.shape)
 
 
 def _hits(columns: NDArray[np.int32], truth: csr_array) -> NDArray[np.bool_]:
     """Which of the ranked columns are in the same row of ``truth``."""
-    n = truth.shape[1]
-    rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
-    ranked = np.arange(len(columns), dtype=np.int64)[:, None] * n + columns
-    return np.asarray(np.isin(ranked, rows * n + truth.indices) & (columns != NO_ITEM))
+    ranked = np.arange(len(columns), dtype=np.int64)[:, None] * truth.shape[1] + columns
+    return np.asarray(np.isin(ranked, _keys(truth)) & (columns != NO_ITEM))

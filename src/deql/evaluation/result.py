@@ -1,0 +1,109 @@
+"""What an evaluation found: means, every user's values, and how sure the means are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.errors import ParameterError
+
+__all__ = ["Evaluation"]
+
+_DRAWS_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Metric values.
+
+    Attributes
+    ----------
+    means : dict of str to float
+        Mean over users; for coverage and Gini, which are of all users together, the value.
+    per_user : dict of str to ndarray
+        One value for each user, in the order of ``users``; metrics of all users together have none.
+    users : ndarray
+        Ids of the users who have something held out.
+    skipped : int
+        How many users had nothing held out and are left out of every mean.
+
+    Examples
+    --------
+    >>> found = Evaluation({"recall@5": 0.5}, {"recall@5": np.array([0.0, 0.5, 1.0])}, np.array([1, 2, 3]), 4)
+    >>> print(found)
+    metric        mean  standard error
+    recall@5    0.5000          0.2887
+    3 users; 4 more had nothing held out
+    """
+
+    means: dict[str, float]
+    per_user: dict[str, NDArray[np.float64]]
+    users: NDArray[Any]
+    skipped: int = 0
+
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """Standard deviation over users ÷ √users, of each metric that has values for users; NaN for one user."""
+        return {
+            metric: float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+            for metric, values in self.per_user.items()
+        }
+
+    def interval(self, metric: str, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> tuple[float, float]:
+        """Bootstrap percentile interval of a mean: users are drawn again with replacement.
+
+        Parameters
+        ----------
+        metric : str
+            One of ``per_user``.
+        level : float, default 0.95
+            Share of the resampled means that lie inside.
+        resamples : int, default 2000
+            How often all users are drawn.
+        seed : int, default 0
+            The same seed draws the same users, whatever the metric, model and version of NumPy: only
+            the generator's raw bits are used.
+
+        Returns
+        -------
+        low, high : float
+
+        Examples
+        --------
+        >>> found = Evaluation({"recall@5": 0.5}, {"recall@5": np.array([0.0, 0.5, 1.0])}, np.array([1, 2, 3]))
+        >>> found.interval("recall@5", level=0.5, resamples=500)
+        (0.3333333333333333, 0.6666666666666666)
+        """
+        if metric not in self.per_user:
+            have = ", ".join(self.per_user) or "none"
+            raise ParameterError(f"{metric!r} has no values for users to draw from; those that have: {have}")
+        if not 0 < level < 1:
+            raise ParameterError(f"level must be a share between 0 and 1, got {level!r}")
+        for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ParameterError(f"{name} must be a whole number from {least} up, got {value!r}")
+        values = self.per_user[metric]
+        bits = np.random.PCG64(seed)
+        means = np.empty(resamples)
+        at_once = max(1, _DRAWS_AT_ONCE // len(values))
+        for first in range(0, resamples, at_once):
+            several = min(at_once, resamples - first)
+            # ⌊(32 random bits)·users / 2³²⌋ is a user.
+            high = bits.random_raw(several * len(values)) >> np.uint64(32)
+            drawn = (high * np.uint64(len(values))) >> np.uint64(32)
+            means[first : first + several] = values[drawn.astype(np.intp)].reshape(several, -1).mean(axis=1)
+        low, high_end = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+        return float(low), float(high_end)
+
+    def __str__(self) -> str:
+        errors = self.standard_errors
+        wide = max(len("metric"), *map(len, self.means))
+        lines = [f"{'metric':<{wide}}  {'mean':>8}  standard error"]
+        for metric, mean in self.means.items():
+            error = f"{errors[metric]:14.4f}" if metric in errors else ""
+            lines.append(f"{metric:<{wide}}  {mean:8.4f}  {error}".rstrip())
+        more = f"; {self.skipped:,} more had nothing held out" if self.skipped else ""
+        return "\n".join([*lines, f"{len(self.users):,} user{'s' if len(self.users) != 1 else ''}{more}"])

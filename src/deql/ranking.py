@@ -1,0 +1,174 @@
+"""The k best columns of X·W for each row of X, without ever holding X·W."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql.kernels import SPARE, finish_users, pack_strips, scan_users
+from deql.parallel import run_slices, thread_count
+from deql.precision import PackedSymmetric
+from deql.precision.plan import STRIP
+from deql.progress import Report
+
+__all__ = ["NO_ITEM", "rank"]
+
+NO_ITEM = -1
+"""Fills a row of item numbers when fewer than k items are left; the score beside it is NaN."""
+
+_USERS_PER_SLICE = 2**16
+_CANDIDATE_BYTES = 2**28
+"""What the candidates of one slice of users may take, over all models."""
+
+_STRIP_NUMBERS = 2**22
+"""Numbers of P that are copied at once, though at least one strip: what is copied should still be in cache
+when it is read."""
+
+_WORK_PER_THREAD = 2**21
+"""Multiplications below which another thread does not pay."""
+
+
+def rank(
+    precision: PackedSymmetric,
+    gain: NDArray[np.float64],
+    shift: NDArray[np.float64],
+    matrix: csr_array,
+    *,
+    k: int,
+    exclude_seen: bool = True,
+    allowed: NDArray[np.bool_] | None = None,
+    squares: NDArray[np.float64] | None = None,
+    exact: bool = True,
+    report: Report | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The k best columns of X·W for each row of X, and their scores.
+
+    Ties go to the lower column. Rows with fewer than k candidates end in ``NO_ITEM`` and NaN; so do
+    rows without a history, whole. Memory beyond the result does not grow with the number of users.
+
+    Parameters
+    ----------
+    precision, gain, shift
+        W = P·diag(gain) + diag(shift), P positive definite. With gains and shifts of shape (models, n)
+        several models that share P are ranked in one pass.
+    matrix : csr_array
+        Histories X, users × items, columns sorted within rows.
+    k : int
+        How many.
+    exclude_seen : bool, default True
+        Leave out what a row already has.
+    allowed : ndarray of bool, optional
+        Columns that may be returned.
+    squares : ndarray of float64, users (or models × users), optional
+        Becomes Σ (X·W)²_ui over the columns i that row u does not have. Every column must be allowed
+        then, and what is seen excluded.
+    exact : bool, default True
+        Whether the scores must be exact to the last bit; the items are the same if not.
+    report : callable, optional
+        Called as ``report(done, total)``.
+
+    Returns
+    -------
+    items, scores : ndarray, users × k (or models × users × k)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> P = PackedSymmetric.from_dense(np.array([[1.0, -0.5, -0.2], [-0.5, 1.0, 0.0], [-0.2, 0.0, 1.0]]), tile=3)
+    >>> items, scores = rank(P, -np.ones(3), np.ones(3), csr_array([[1.0, 0.0, 0.0]]), k=2)
+    >>> items.tolist(), scores.round(6).tolist()
+    ([[1, 2]], [[0.5, 0.2]])
+    """
+    users, n = matrix.shape
+    gains, shifts = np.atleast_2d(gain), np.atleast_2d(shift)
+    if precision.tile < n and precision.tile % STRIP:
+        raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {precision.tile}")
+    if allowed is None:
+        allowed = np.ones(n, bool)
+    k = min(k, n)
+    items = np.full((len(gains), users, k), NO_ITEM, np.int32)
+    scores = np.full((len(gains), users, k), np.nan)
+    sums = np.zeros((len(gains), 0)) if squares is None else np.atleast_2d(squares)
+    keep = k + SPARE
+    room = 2 * keep + 16
+    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (12 * room * len(gains))))
+    slices = -(-users // per_slice)
+    bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
+    for done, (first, last) in enumerate(pairwise(bounds)):
+        part = matrix if slices == 1 else matrix[first:last]
+        _rank_slice(
+            precision, gains, shifts, part, exclude_seen, allowed, keep, room,
+            items[:, first:last], scores[:, first:last], sums[:, first:last], exact,
+            None if report is None else partial(_report_slice, report, done, slices),
+        )  # fmt: skip
+    return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
+
+
+def _report_slice(report: Report, before: int, slices: int, done: int, total: int) -> None:
+    report(before * total + done, slices * total)
+
+
+def _rank_slice(
+    precision: PackedSymmetric,
+    gains: NDArray[np.float64],
+    shifts: NDArray[np.float64],
+    matrix: csr_array,
+    exclude_seen: bool,
+    allowed: NDArray[np.bool_],
+    keep: int,
+    room: int,
+    items: NDArray[np.int32],
+    scores: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    exact: bool,
+    report: Report | None,
+) -> None:
+    """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
+    n, tile = precision.n, precision.tile
+    models, users = len(gains), matrix.shape[0]
+    stored = (precision.data, *precision.addresses())
+    values = matrix.data.astype(precision.dtype, copy=False)
+    histories = (matrix.indptr, matrix.indices, values)
+    rows = np.flatnonzero(np.bincount(matrix.indices, minlength=n))
+    place = np.zeros(n, np.int32)
+    place[rows] = np.arange(len(rows))
+    places = place[matrix.indices]
+    at_once = max(1, min(tile, n, _STRIP_NUMBERS // max(1, len(rows))) // STRIP)
+    strips = np.zeros((at_once, len(rows) * STRIP), precision.dtype)
+    cursor, upcoming = matrix.indptr[:-1].copy(), np.zeros(users, np.int32)
+    bars = np.full((models, users), -np.inf)
+    found_scores, found_items = np.empty((models, users, room)), np.empty((models, users, room), np.int32)
+    found = np.zeros((models, users), np.int32)
+    workers = max(1, min(thread_count(), matrix.nnz * n // _WORK_PER_THREAD))
+    # More slices of users than threads: one that is held up by other programs gets fewer.
+    row_bounds, user_bounds = _bounds(len(rows), workers), _bounds(users, 4 * workers if workers > 1 else 1)
+    low = 0
+    while low < n:
+        end = min(low + at_once * STRIP, n, low - low % tile + tile)
+        if allowed[low:end].any():
+            run_slices(pack_strips, row_bounds, *stored, tile, rows, low, end - low, strips)
+            run_slices(
+                scan_users, user_bounds, low, end - low, strips, gains, shifts, *histories, places,
+                allowed, exclude_seen, keep, cursor, upcoming, bars, found_scores, found_items, found, squares,
+            )  # fmt: skip
+        low = end
+        if report is not None:
+            report(low, n)
+    # What the parts of any score of a user can add up to in size: |P_ji| ≤ √(P_jj·P_ii), as P is positive definite.
+    roots = np.sqrt(abs(precision.diagonal()))
+    sizes = abs(matrix) @ roots * abs(gains * roots).max(axis=1)[:, None]
+    if not exclude_seen:
+        sizes += abs(matrix).max(axis=1).toarray() * abs(shifts).max(axis=1)[:, None]
+    run_slices(
+        finish_users, user_bounds, *stored, gains, shifts, *histories,
+        allowed, exclude_seen, keep, sizes, exact, found_scores, found_items, found, items, scores,
+    )  # fmt: skip
+
+
+def _bounds(count: int, slices: int) -> list[int]:
+    return [count * part // slices for part in range(slices + 1)]
