@@ -110,7 +110,7 @@ class TestSplit:
 
     def test_a_file_without_times(self, capsys, tmp_path, out):
         (tmp_path / "pairs.csv").write_text("user_id,item_id\n1,2\n1,3\n2,3\n")
-        assert "time=…" in refusal(capsys, "data", "split", tmp_path / "pairs.csv", "-o", out,
+        assert "--time" in refusal(capsys, "data", "split", tmp_path / "pairs.csv", "-o", out,
                                    "--protocol", "leave-last")  # fmt: skip
 
     def test_nowhere_to_write(self, capsys, ratings, tmp_path):

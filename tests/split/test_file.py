@@ -175,6 +175,6 @@ class TestSaving:
         assert not list(path.parent.iterdir())
 
     def test_of_parts_with_other_items(self, path, split):
-        odd = replace(split.test.seen, items=split.train.items[::-1])
+        seen, held_out = (replace(part, items=split.train.items[::-1]) for part in vars(split.test).values())
         with pytest.raises(SplitFileError, match="only if test has the items of train in the same order"):
-            replace(split, test=HeldOut(odd, split.test.held_out)).save(path)
+            replace(split, test=HeldOut(seen, held_out)).save(path)

@@ -1,4 +1,4 @@
-"""The command line: ``deql demo | fit | recommend | similar | explain``."""
+"""The command line: ``deql demo | fit | evaluate | compare | recommend | similar | explain | data``."""
 
 from deql.cli.app import main, run
 

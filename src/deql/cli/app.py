@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -69,13 +71,19 @@ def run(arguments: Sequence[str]) -> int:
             say("interrupted")
         return code if isinstance(code, int) else 0
     except DeqlError as error:
-        say(f"error: {error}")
+        say(f"error: {_in_options(str(error))}")
+        return 2
+    except BrokenPipeError:  # whoever was reading has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  else Python complains on its way out
+        return 0
+    except OSError as error:
+        say(f"error: {error.filename or 'a file'} cannot be used: {(error.strerror or str(error)).lower()}")
         return 2
     except KeyboardInterrupt:
         say("interrupted")
         return 130
     except MemoryError:
-        say("error: there is not enough memory for this many items; try fewer items or dtype float32")
+        say("error: there is not enough memory: try fewer items or rows, or dtype float32")
         return 2
     except Exception as error:
         # Usage errors of the option parser, whichever of its classes they are.
@@ -83,6 +91,19 @@ def run(arguments: Sequence[str]) -> int:
             raise
         say(f"error: {error.format_message()} (deql --help shows how)")
         return 2
+
+
+def _in_options(message: str) -> str:
+    """Advice for Python's parameters as advice for options: time=… is --time.
+
+    Examples
+    --------
+    >>> _in_options("say min_weight=… or ids='text'")
+    'say --min-weight or --ids text'
+    """
+    names = "user|item|weight|time|min_weight|format|header|items"
+    message = re.sub(rf"\b({names})=…", lambda found: f"--{found[1].replace('_', '-')}", message)
+    return message.replace("ids='text'", "--ids text")
 
 
 def main() -> None:

@@ -56,11 +56,13 @@ def compare(
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
+    from deql.atomic import write_text
     from deql.evaluation.contest import compare as run
     from deql.report.compared import comparison_page
-    from deql.report.files import write_text
     from deql.split import Split
 
+    if json and form not in (Format.text, Format.json):
+        raise ParameterError(f"--json and --as {form.value} contradict each other: say one of them")
     form = Format.json if json else form
     wanted = source.metric_list(metrics)
     named, loaded = parse_specs(models)
@@ -77,11 +79,10 @@ def compare(
     for path in filter(None, (out, report)):
         check_out(path)
     chosen = source.split_options(
-        held_out=held_out, test_users=test_users, validation_users=validation_users,
-        test=test, validation=validation, seed=seed,
+        protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
+        test=test, validation=validation, seed=seed, splits=splits,
     )  # fmt: skip
-    typed = chosen | ({} if splits is None else {"splits": splits})
-    found = source.open_source(data, table, protocol, typed, form is not Format.text)
+    found = source.open_source(data, table, protocol, chosen, form is not Format.text)
     for model in named.values():
         model.progress = progress_wanted()
     tell = say if progress_wanted() else None
@@ -90,10 +91,14 @@ def compare(
         about = {"Data": data.name, "Split": found.describe()}
     else:
         how = (protocol or source.Protocol.strong).value
-        options = {name: value for name, value in chosen.items() if name != "seed"}
-        first, count = chosen.get("seed", 0), 5 if splits is None else splits
+        options = {name: value for name, value in chosen.items() if name not in ("seed", "splits")}
+        first, count = chosen.get("seed", 0), chosen.get("splits", 5)
         comparison = run(named, found, count, wanted, how, base, first, tell=tell, **options)
-        about = {"Data": f"{data.name}: {found!r}", "Splits": f"{len(comparison.splits)} × {how}"}
+        about = {
+            "Data": f"{data.name}: {found.n_users:,} users, {found.n_items:,} items, "
+            f"{found.n_interactions:,} interactions",
+            "Splits": f"{len(comparison.splits)} × {how}",
+        }
         about |= {name.replace("_", " ").capitalize(): str(value) for name, value in options.items()}
     if report is not None:
         write_text(report, comparison_page(f"Comparison on {data.name}", about, comparison))

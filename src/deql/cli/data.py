@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deql.cli import source
 from deql.cli.options import AsJson, Seed, TableOptions, check_out, show_steps, with_table_options
 from deql.cli.show import console, print_json, say, table
 from deql.errors import ParameterError
@@ -20,58 +20,34 @@ __all__ = ["prepare", "split"]
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="Split file to write.")]
 
 
-class Protocol(StrEnum):
-    """Names of protocols on the command line."""
-
-    strong = "strong"
-    weak = "weak"
-    leave_last = "leave-last"
-
-
-_BELONGS = {
-    Protocol.strong: ("held_out", "test_users", "validation_users", "seed"),
-    Protocol.weak: ("held_out", "validation", "seed"),
-    Protocol.leave_last: ("test", "validation"),
-}
-
-
 @with_table_options
 def split(
     data: Annotated[Path, typer.Argument(help="Table with a row for each interaction.", metavar="FILE")],
     out: OutFile,
     protocol: Annotated[
-        Protocol,
+        source.Protocol,
         typer.Option(help="strong: users held out whole; weak: a share of each user; leave-last: by time."),
-    ] = Protocol.strong,
-    held_out: Annotated[float | None, typer.Option(help="Share of a judged user's items to find (0.2).")] = None,
-    test_users: Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")] = None,
-    validation_users: Annotated[float | None, typer.Option(help="Share to validate on (strong, 0.1).")] = None,
-    test: Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")] = None,
-    validation: Annotated[
-        float | None, typer.Option(help="weak: share of what the test leaves (0.1); leave-last: how many (1); 0: none.")
-    ] = None,
+    ] = source.Protocol.strong,
+    held_out: source.HeldOutShare = None,
+    test_users: source.TestUsers = None,
+    validation_users: source.ValidationUsers = None,
+    test: source.LastTest = None,
+    validation: source.Validation = None,
     seed: Seed = None,
     json: AsJson = False,
     *,
     table: TableOptions,
 ) -> None:
     """Read a table, clean it, split it for honest evaluation, and save the split."""
-    from deql.split import split_leave_last, split_strong, split_weak
+    from deql.split import PROTOCOLS
 
-    given = {
-        "held_out": held_out, "test_users": test_users, "validation_users": validation_users,
-        "test": test, "validation": validation, "seed": seed,
-    }  # fmt: skip
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    for name in chosen:
-        if name not in _BELONGS[protocol]:
-            raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {protocol.value}")
-    if protocol is Protocol.leave_last and validation is not None and validation.is_integer():
-        chosen["validation"] = int(validation)
+    chosen = source.split_options(
+        protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
+        test=test, validation=validation, seed=seed,
+    )  # fmt: skip
     check_out(out)
-    interactions = table.read(data, quiet=json, find_time=protocol is Protocol.leave_last)
-    make = {Protocol.strong: split_strong, Protocol.weak: split_weak, Protocol.leave_last: split_leave_last}
-    made: Split = make[protocol](interactions, **chosen)  # type: ignore[operator]
+    interactions = table.read(data, quiet=json, find_time=protocol is source.Protocol.leave_last)
+    made = PROTOCOLS[protocol.value](interactions, **chosen)
     made.save(out)
     if json:
         print_json(_facts(made, out))

@@ -56,15 +56,15 @@ def evaluate(
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
     from deql import evaluation
+    from deql.atomic import write_text
     from deql.evaluation.contestants import judge, parameters
     from deql.report.evaluated import curve_metrics, evaluation_page
-    from deql.report.files import write_text
 
     wanted = source.metric_list(metrics)
     named, loaded = parse_specs(models)
     _check_outputs(report, save_per_user)
     chosen = source.split_options(
-        held_out=held_out, test_users=test_users, validation_users=validation_users,
+        protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
         test=test, validation=validation, seed=seed,
     )  # fmt: skip
     split = _split(data, table, protocol, chosen, json)
@@ -202,7 +202,7 @@ def _write_per_user(path: Path, results: Mapping[str, Evaluation], metrics: Sequ
     """A row for each model and user, a column for each metric that has values of users."""
     import polars as pl
 
-    from deql.report.files import write_whole
+    from deql.atomic import write_whole
 
     frame = pl.concat([
         pl.DataFrame({"model": [name] * len(result.users), "user": result.users.tolist()}

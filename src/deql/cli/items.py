@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deql.cli.show import say
 from deql.errors import UnknownItemError, name_some
 
-__all__ = ["item_called", "item_rows", "items_called", "known_items", "scored_items", "title_of"]
+__all__ = ["item_called", "item_rows", "items_called", "known_items", "named", "scored_items", "title_of"]
 
 
 def title_of(model: Any, item: Any) -> str:
@@ -20,10 +20,16 @@ def title_of(model: Any, item: Any) -> str:
 
 def scored_items(model: Any, ids: NDArray[Any], scores: NDArray[Any]) -> list[dict[str, Any]]:
     """The items of one list, with titles if there are any; places that stayed empty are left out."""
-    found = [(item, float(score)) for item, score in zip(ids.tolist(), scores, strict=True) if score == score]
-    if model.titles_ is None:
-        return [{"item": item, "score": score} for item, score in found]
-    return [{"item": item, "title": title_of(model, item), "score": score} for item, score in found]
+    return [
+        named(model, item) | {"score": float(score)}
+        for item, score in zip(ids.tolist(), scores, strict=True)
+        if score == score
+    ]
+
+
+def named(model: Any, item: Any) -> dict[str, Any]:
+    """An item for machines: its id, and its title if it has one."""
+    return {"item": item} if model.titles_ is None else {"item": item, "title": title_of(model, item)}
 
 
 def item_rows(scored: list[dict[str, Any]]) -> tuple[list[str], list[tuple[str, ...]]]:

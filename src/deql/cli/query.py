@@ -9,15 +9,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from deql.cli.items import item_called, item_rows, items_called, known_items, scored_items, title_of
+from deql.atomic import write_whole
+from deql.cli.items import item_called, item_rows, items_called, known_items, named, scored_items, title_of
+from deql.cli.options import AsJson, check_out
 from deql.cli.show import bar, console, print_json, progress_wanted, say, table
-from deql.errors import DataError, ParameterError
+from deql.errors import ParameterError
 
 __all__ = ["explain", "recommend", "similar"]
 
 ModelFile = Annotated[Path, typer.Argument(help="Model file written by deql fit.", metavar="MODEL")]
 HowMany = Annotated[int, typer.Option("--k", "-k", help="How many.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 
 
 def recommend(
@@ -90,8 +91,8 @@ def explain(
     why = model.explain(known_items(model, history, False), item_called(model, item), k=k)
     if json:
         print_json({
-            "item": why.item, "score": why.score, "rest": why.rest,
-            "parts": [{"item": part.item, "value": part.value} for part in why],
+            **named(model, why.item), "score": why.score, "rest": why.rest,
+            "parts": [named(model, part.item) | {"value": part.value} for part in why],
         })  # fmt: skip
     else:
         console().print(explanation_table(why, lambda item: title_of(model, item)))
@@ -128,8 +129,8 @@ def _recommend_many(
 
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise ParameterError(f"there is no folder {out.absolute().parent}")
+    if out is not None:
+        check_out(out)
     data = read_interactions(source, user=user, item=item)
     model.progress = progress_wanted()
     found = model.recommend(data, **options)
@@ -152,15 +153,5 @@ def _recommend_many(
         else:
             print(frame.write_csv(), end="")
         return
-    temporary = out.with_name(f".{out.name}.tmp")
-    try:
-        if out.suffix == ".csv":
-            frame.write_csv(temporary)
-        else:
-            frame.write_parquet(temporary)
-        temporary.replace(out)
-    except OSError as error:
-        raise DataError(f"{out} could not be written: {error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(out, frame.write_csv if out.suffix == ".csv" else frame.write_parquet)
     say(f"wrote {len(frame):,} rows for {data.n_users:,} users to {out}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deql.cli.data import Protocol
 from deql.cli.options import TableOptions
 from deql.errors import DataError, ParameterError
 
@@ -19,6 +19,21 @@ __all__ = [
     "Data", "HeldOutShare", "LastTest", "Metrics", "Models", "Protocol", "Report", "TestUsers", "Validation",
     "ValidationUsers", "metric_list", "open_source", "split_options",
 ]  # fmt: skip
+
+
+class Protocol(StrEnum):
+    """Names of protocols on the command line."""
+
+    strong = "strong"
+    weak = "weak"
+    leave_last = "leave-last"
+
+
+_BELONGS = {
+    Protocol.strong: ("held_out", "test_users", "validation_users", "seed", "splits"),
+    Protocol.weak: ("held_out", "validation", "seed", "splits"),
+    Protocol.leave_last: ("test", "validation"),
+}
 
 Data = Annotated[
     Path,
@@ -57,11 +72,16 @@ def metric_list(text: str) -> list[str]:
     return metrics
 
 
-def split_options(**given: Any) -> dict[str, Any]:
-    """Those that were typed; whole numbers as such, which leave-last counts with."""
-    typed = {name: value for name, value in given.items() if value is not None}
-    return {name: int(value) if name == "validation" and value >= 1 and value == int(value) else value
-            for name, value in typed.items()}  # fmt: skip
+def split_options(protocol: Protocol | None, **given: Any) -> dict[str, Any]:
+    """Those that were typed, if they belong to the protocol; whole numbers as such, which leave-last counts with."""
+    how = protocol or Protocol.strong
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name in chosen:
+        if name not in _BELONGS[how]:
+            raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {how.value}")
+    if how is Protocol.leave_last and float(chosen.get("validation", 0.5)).is_integer():
+        chosen["validation"] = int(chosen["validation"])
+    return chosen
 
 
 def open_source(
@@ -77,7 +97,7 @@ def open_source(
 
     published = path.is_dir() and (path / "train.txt").is_file() and (path / "test.txt").is_file()
     if not published and not _is_container(path):
-        return table.read(path, quiet=quiet)
+        return table.read(path, quiet=quiet, find_time=protocol is Protocol.leave_last)
     typed = [f"--{name.replace('_', '-')}" for name in chosen] + ["--protocol"] * (protocol is not None)
     plain = TableOptions()
     typed += [f"--{name.replace('_', '-')}" for name, value in vars(table).items() if value != getattr(plain, name)]

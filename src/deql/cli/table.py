@@ -70,6 +70,8 @@ def convert(
     check_out(out)
     interactions = table.read(data, quiet=json)
     write_table(interactions, out)
+    if out.suffix.lower() == ".npz":
+        say("note: .npz holds the matrix only: ids are left out, and rows and columns are in their order")
     if json:
         print_json({"file": str(out), "bytes": out.stat().st_size, "steps": describe_steps(interactions.steps)})
     else:

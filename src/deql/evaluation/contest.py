@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from deql.errors import ParameterError
 from deql.evaluation.comparison import Comparison
 from deql.evaluation.contestants import Tell, judge, name_models, parameters
-from deql.evaluation.evaluator import Evaluation
+from deql.evaluation.evaluator import Evaluation, check_metrics
 from deql.interactions import Interactions, as_interactions
 from deql.models.base import Recommender
-from deql.split import Split, split_leave_last, split_strong, split_weak
+from deql.split import PROTOCOLS, Split
 
 __all__ = ["compare", "make_splits"]
 
@@ -71,6 +71,7 @@ def compare(
         raise ParameterError(f"the baseline {baseline!r} is not one of the models: {', '.join(named)}")
     if len(named) < 2:
         raise ParameterError("a comparison needs at least two models")
+    check_metrics(named.values(), wanted)
     if isinstance(splits, bool) or not isinstance(splits, int) or splits < 1:
         raise ParameterError(f"splits must be a whole number from 1 up, got {splits!r}")
     if isinstance(data, Split):
@@ -99,12 +100,9 @@ def compare(
 
 def make_splits(data: Interactions, splits: int, protocol: str, seed: int, options: dict[str, Any]) -> Iterator[Split]:
     """Splits with seeds from ``seed`` on, one after the other: only one is in memory at a time."""
-    makers: dict[str, Callable[..., Split]] = {
-        "strong": split_strong, "weak": split_weak, "leave-last": split_leave_last,
-    }  # fmt: skip
-    make = makers.get(protocol)
+    make = PROTOCOLS.get(protocol)
     if make is None:
-        raise ParameterError(f"protocol must be one of {', '.join(makers)}, got {protocol!r}")
+        raise ParameterError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}")
     known = set(signature(make).parameters) - {"data", "seed"}
     for name in options:
         if name not in known:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from deql.errors import ParameterError
-from deql.evaluation.evaluator import Evaluation, evaluate
+from deql.evaluation.evaluator import Evaluation, check_metrics, evaluate
 from deql.interactions import Interactions
 from deql.models.base import Recommender
-from deql.models.linear import _FROM_FIT, LinearAutoencoder
+from deql.models.linear import LinearAutoencoder
 from deql.split import HeldOut
 
 __all__ = ["Tell", "describe", "judge", "name_models", "parameters", "unique_names"]
@@ -126,6 +126,7 @@ def judge(
     >>> list(judge(models, split.train, split.test, ["recall@20"]))
     ['kept', 'dropped']
     """
+    check_metrics(models.values(), metrics)
     judged: dict[str, Evaluation] = {}
     for names in _groups(models):
         if tell is not None:
@@ -150,9 +151,8 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
     first = copies[0].fit(train)
     for other in copies[1:]:
         assert isinstance(other, LinearAutoencoder)
-        other.__dict__.update({name: getattr(first, name) for name in _FROM_FIT})
-        other._apply_rule()
-        other.fitted_params_ = other.get_params()
+        assert isinstance(first, LinearAutoencoder)
+        other.share_fit(first)
     return dict(zip(names, copies, strict=True))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -20,7 +20,7 @@ from deql.ranking import NO_ITEM
 from deql.recommend import encode_histories
 from deql.split import HeldOut
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "check_metrics", "evaluate"]
 
 _OF_ALL = {"coverage": coverage, "gini": gini}
 
@@ -67,10 +67,10 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     wanted = {text: parse_metric(text) for text in ([metrics] if isinstance(metrics, str) else metrics)}
     if not wanted:
         raise ParameterError("name at least one metric, such as ndcg@20")
-    models = list(model.values()) if isinstance(model, Mapping) else [model] if _is_model(model) else list(model)
+    several = isinstance(model, Sequence) and not isinstance(model, str)
+    models = list(model.values()) if isinstance(model, Mapping) else list(model) if several else [model]
+    check_metrics(models, wanted)
     for one in models:
-        if not _is_model(one):
-            raise ParameterError(f"evaluate takes a model, a list of models or a dict of models, got {one!r}")
         one._check_fitted()
     sizes = np.diff(target.held_out.matrix.indptr)
     judged = sizes > 0
@@ -90,11 +90,17 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     results = [found[position] for position in range(len(models))]
     if isinstance(model, Mapping):
         return dict(zip(model, results, strict=True))
-    return results[0] if _is_model(model) else results
+    return results if several else results[0]
 
 
-def _is_model(thing: Any) -> bool:
-    return isinstance(thing, Recommender)
+def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
+    """Refuse, before any work, what is no model or no metric, and a metric that a model cannot have."""
+    names = {parse_metric(text)[0] for text in metrics}
+    for model in models:
+        if not isinstance(model, Recommender):
+            raise ParameterError(f"expected a model, a list of models or a dict of models, got {model!r}")
+        if "mse" in names and not isinstance(model, LinearAutoencoder):
+            raise ParameterError(f"mse needs a model whose scores are X @ W, which {type(model).__name__} has not")
 
 
 def _judge(
@@ -155,7 +161,8 @@ def _errors(
     assert ranked.squares is not None
     rows = slice(ranked.first, ranked.last)
     known = squared_errors(model, ranked.squares[m], seen, _without(truth, seen))
-    return known + _squares(target.held_out.matrix[rows]) - _squares(truth)
+    unseen = _without(target.held_out.matrix[rows], target.seen.matrix[rows])
+    return known + _squares(unseen) - _squares(_without(truth, seen))
 
 
 def _squares(matrix: csr_array) -> NDArray[np.float64]:

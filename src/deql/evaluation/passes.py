@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.errors import ParameterError
 from deql.kernels import score_pairs
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
@@ -45,10 +44,12 @@ def group_models(models: Sequence[Recommender]) -> list[list[int]]:
     >>> group_models([first, deql.Popularity(), first.with_rule(b=2.0)])
     [[0, 2], [1]]
     """
-    groups: dict[int, list[int]] = {}
+    groups: dict[tuple[str, int], list[int]] = {}
     for position, model in enumerate(models):
-        shared = model.precision_ if isinstance(model, LinearAutoencoder) and hasattr(model, "precision_") else model
-        groups.setdefault(id(shared), []).append(position)
+        key = ("alone", position)
+        if isinstance(model, LinearAutoencoder) and hasattr(model, "precision_"):
+            key = ("shared", id(model.precision_))
+        groups.setdefault(key, []).append(position)
     return list(groups.values())
 
 
@@ -90,10 +91,6 @@ def ranked_slices(
         if isinstance(first_model, LinearAutoencoder):
             gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
             columns, _ = rank(first_model.precision_, gains, shifts, part, k=k, squares=sums, exact=False, report=told)
-        elif squares:
-            raise ParameterError(
-                f"mse needs a model whose scores are X @ W, which {type(first_model).__name__} has not"
-            )
         else:
             columns = first_model._rank(part, k, True, allowed, told)[0][None]
         cold = np.diff(part.indptr) == 0

@@ -45,7 +45,7 @@ class Collector:
             self._times.append(rows.times)
         for side, (ids, mixture) in enumerate(zip((rows.users, rows.items), rows.mixtures, strict=True)):
             self._whole[side] += len(ids) if isinstance(ids, np.ndarray) else mixture.whole if mixture else 0
-            if mixture is not None and self._words[side] is None:
+            if mixture is not None and mixture.row >= 0 and self._words[side] is None:
                 self._words[side] = mixture, rows
         items_done = self._beside.submit(self._items.add, rows.items)
         self._users.add(rows.users)
@@ -112,7 +112,8 @@ def _keep(rows: dict[str, Any], mask: NDArray[np.bool_], what: str, steps: list[
     for name, column in rows.items():
         rows[name] = None if column is None else column[mask]
     users, items = rows["users"], rows["items"]
-    steps.append(Step(what, np.unique(users).size, np.unique(items).size, len(users)))
+    left = [int(np.count_nonzero(np.bincount(codes))) for codes in (users, items)]
+    steps.append(Step(what, left[0], left[1], len(users)))
 
 
 def _without_empty(data: Interactions) -> Interactions:

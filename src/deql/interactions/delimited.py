@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -79,8 +78,7 @@ class Delimited:
             return field.text, None
         if field.whole == len(field.text):
             return field.numbers, None
-        word = Mixture(field.whole, field.word, field.text[field.word], name) if field.word >= 0 else None
-        return field.text, word
+        return field.text, Mixture(field.whole, field.word, field.text[field.word], name)
 
     def _where(self, block: Block) -> Where:
         def where(row: int, problem: str) -> DataError:
@@ -116,7 +114,7 @@ def _is_blank(record: list[str]) -> bool:
     return not record or (len(record) == 1 and not record[0].strip())
 
 
-def _records(block: Block, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(block: Block, delimiter: str) -> list[tuple[int, list[str]]]:
     """The lines of a block, each with the place it begins at: slow, for the odd cases."""
     return csv_records(bytes(block).decode("utf-8", "replace"), delimiter)
 

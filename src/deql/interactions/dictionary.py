@@ -77,8 +77,12 @@ class Dictionary:
 
     def texts(self) -> list[str]:
         """The texts by number."""
-        raw, ends = self._bytes.tobytes(), self._ends[: self._count + 1].tolist()
+        raw, ends = self.raw().tobytes(), self._ends[: self._count + 1].tolist()
         return [raw[begin:end].decode("utf-8") for begin, end in pairwise(ends)]
+
+    def raw(self) -> NDArray[np.uint8]:
+        """Their bytes, one after the other."""
+        return self._bytes[: self._ends[self._count]]
 
     def _grow(self, length: int) -> None:
         """Make room for at least one more text of this length."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IdColumn", "as_whole_numbers"]
 
-_DENSE = 8
+_DENSE = 2
 """Integers are looked up in a table if their range is at most this many times their number."""
 
 
@@ -87,9 +87,7 @@ def _finish_text(texts: list[str], chunks: list[NDArray[Any]]) -> tuple[NDArray[
     ids = np.empty(len(texts), object)
     ids[:] = texts
     order = np.argsort(ids, kind="stable")
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return ids[order], _translate(chunks, 0, rank)
+    return ids[order], _translate(chunks, 0, _ranks(order))
 
 
 def _finish_numbers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -100,10 +98,28 @@ def _finish_numbers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[n
         present = np.zeros(high - low + 1, np.bool_)
         for chunk in filled:
             _mark(chunk, low, present)
-        rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+        rank = np.cumsum(present, dtype=np.int32)
+        rank -= 1
         return np.flatnonzero(present) + low, _translate(chunks, low, rank)
-    ids = np.unique(np.concatenate([np.unique(chunk) for chunk in filled]).astype(np.int64))
-    return ids, _translate([np.searchsorted(ids, chunk) for chunk in chunks], 0, np.arange(len(ids), dtype=np.int32))
+    # Far apart: by their eight bytes, as if they were text.
+    seen = Dictionary()
+    for place, chunk in enumerate(chunks):
+        chunks[place] = seen.encode(_as_bytes(chunk.astype(np.int64)))
+    ids = seen.raw().view(np.int64)
+    order = np.argsort(ids)
+    return ids[order], _translate(chunks, 0, _ranks(order))
+
+
+def _as_bytes(numbers: NDArray[np.int64]) -> TextPart:
+    begins = np.arange(0, 8 * len(numbers), 8)
+    return TextPart.of(numbers.view(np.uint8), begins, np.full(len(numbers), 8, np.int32))
+
+
+def _ranks(order: NDArray[np.intp]) -> NDArray[np.int32]:
+    """The place of each in the order."""
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank
 
 
 def _short(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -123,7 +123,7 @@ def _parse(  # type: ignore[no-untyped-def]
                 begin = p
                 digits, number = 0, 0
                 while text[p] != delimiter and text[p] != NEWLINE:
-                    if text[p] == QUOTE:
+                    if text[p] == QUOTE or (text[p] == RETURN and text[p + one] != NEWLINE):
                         return -1
                     if ZERO <= text[p] <= NINE:
                         digits += 1

@@ -227,8 +227,11 @@ def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
     users = np.union1d(*(half.users for half in halves))
     items = np.union1d(*(half.items for half in halves))
     total = sum(half.n_interactions for half in halves)
-    steps = (Step(f"read from {folder}, train.txt and test.txt", len(users), len(items), total),)
-    train, held_out = (Interactions(_spread(half, users, items), users, items, steps=steps) for half in halves)
+    rows = sum(half.steps[0].interactions for half in halves)
+    steps = [Step(f"read from {folder.name}: train.txt, test.txt", len(users), len(items), rows)]
+    if total < rows:
+        steps.append(Step("repeated pairs merged", len(users), len(items), total))
+    train, held_out = (Interactions(_spread(half, users, items), users, items, steps=tuple(steps)) for half in halves)
     return Split(train, None, HeldOut(train, held_out), {}, "published")
 
 

@@ -91,9 +91,15 @@ def read_interactions(
         raise ParameterError(f"min_weight must be a number, got {min_weight!r}")
     if isinstance(source, Interactions):
         raise ParameterError("these are Interactions already: deql.clean leaves out what is not wanted")
+    npz = isinstance(source, str | os.PathLike) and (format == "npz" or Path(source).suffix == ".npz")
+    if issparse(source) or npz:
+        named = {"user": user, "item": item, "weight": weight, "time": time, "header": header}
+        asked = [name for name, value in named.items() if value is not None]
+        if asked or format not in (None, "npz") or ids != "auto":
+            raise ParameterError(f"a matrix has no columns to name: leave out {', '.join(asked) or 'format and ids'}")
     if issparse(source):
         return with_titles(_from_matrix(source, "the matrix", min_weight), items)
-    if isinstance(source, str | os.PathLike) and (format == "npz" or Path(source).suffix == ".npz"):
+    if npz:
         return with_titles(_from_matrix(_load_npz(Path(source)), str(source), min_weight), items)
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None
@@ -124,5 +130,10 @@ def _from_matrix(matrix: Any, name: str, min_weight: float | None) -> Interactio
         data = Interactions.from_csr(matrix)
     except DataError as error:
         raise DataError(f"{name}, {error}") from None
+    if min_weight is None and data.n_interactions and data.matrix.data.min() < 0:
+        raise DataError(
+            f"{name} has negative values: leave them out with min_weight=…, or use Interactions.from_csr, "
+            "which takes signed values"
+        )
     data = replace(data, steps=(Step(f"read from {name}", data.n_users, data.n_items, data.n_interactions),))
     return data if min_weight is None else clean(data, min_weight=min_weight, binary=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from deql.errors import DataError, ParameterError
@@ -22,6 +22,7 @@ FORMATS = ("csv", "recbole", "lightgcn", "netflix", "ndjson", "parquet", "npz")
 STAND_IN = "\x1f"
 """What ASCII has to separate fields; stands in for delimiters of two bytes, which parsers do not take."""
 
+_LIMIT = Lock()
 _DELIMITERS = ("\t", "::", ",", ";", "|", " ")
 _SAMPLE_LINES = 200
 _SUFFIXES = {
@@ -140,14 +141,14 @@ def _delimiter_of(lines: list[str]) -> str:
     return best if quality(best) > 0 else ","
 
 
-def csv_records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def csv_records(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
     """Records as Python's own parser reads them, each with the line it begins in, from 0.
 
     Between delimiters of two bytes a quotation mark is a letter like any other.
 
     Examples
     --------
-    >>> list(csv_records('ann,"tea\\ngreen"\\nbob,jam\\n', ","))
+    >>> csv_records('ann,"tea\\ngreen"\\nbob,jam\\n', ",")
     [(0, ['ann', 'tea\\ngreen']), (2, ['bob', 'jam'])]
     """
     # Elsewhere a lone return does not end a line, and so it must not here.
@@ -155,15 +156,18 @@ def csv_records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     quoting: Any = csv.QUOTE_MINIMAL
     if len(delimiter) > 1:
         text, delimiter, quoting = text.replace(delimiter, STAND_IN), STAND_IN, csv.QUOTE_NONE
-    usual = csv.field_size_limit(2 * LONGEST_LINE)
-    try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
-        line = 0
-        for record in reader:
-            yield line, record
-            line = reader.line_num
-    finally:
-        csv.field_size_limit(usual)
+    records = []
+    line = 0
+    with _LIMIT:  # one for the whole process, so it is put back
+        usual = csv.field_size_limit(2 * LONGEST_LINE)
+        try:
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+            for record in reader:
+                records.append((line, record))
+                line = reader.line_num
+        finally:
+            csv.field_size_limit(usual)
+    return records
 
 
 def _rows(lines: list[str], delimiter: str) -> list[list[str]]:

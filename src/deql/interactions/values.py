@@ -26,7 +26,7 @@ Where = Callable[[int, str], DataError]
 
 @dataclass(frozen=True)
 class Mixture:
-    """Text for ids in a text file: how many are whole numbers, and the first one that is a word without any digit.
+    """Text for ids in a text file: how many are whole numbers, and the first row with a word without any digit, or −1.
 
     A word among ids of which most are whole numbers is a slip, such as NULL. Ids that mix both kinds by
     design (ISBN, ASIN, article numbers) have digits in all of them.
@@ -49,7 +49,7 @@ class Rows:
     where : callable
         Says in which line a row stands.
     mixtures : pair of Mixture or None
-        Of users and items that are text with a word among them.
+        Of users and items that are text.
     """
 
     users: Ids
@@ -143,9 +143,9 @@ def _mixture(ids: NDArray[np.int64] | pl.Series) -> Mixture | None:
     if not isinstance(ids, pl.Series):
         return None
     words = ~ids.str.contains("[0-9]")
-    row = _first(words)
+    row = _first(words) if words.any() else -1
     whole = len(ids) - ids.cast(pl.Int64, strict=False).null_count()
-    return Mixture(whole, row, ids[row], ids.name) if words.any() else None
+    return Mixture(whole, row, ids[row], ids.name)
 
 
 def refuse_header(row: int, name: str, where: Where) -> DataError:

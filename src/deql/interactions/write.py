@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import save_npz
 
-from deql.errors import DataError, ParameterError
+from deql.atomic import write_whole
+from deql.errors import ParameterError
 from deql.interactions.table import Interactions
 
 if TYPE_CHECKING:
@@ -54,18 +53,16 @@ def write_table(data: Interactions, path: Path) -> None:
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise ParameterError(f"{path} must end in one of {', '.join(ENDINGS)}")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        if ending == ".npz":
-            with open(temporary, "wb") as file:
-                save_npz(file, data.matrix)
-        else:
-            _write_frame(as_frame(data), temporary, ending)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"{path} could not be written: {(error.strerror or str(error)).lower()}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    if ending == ".npz":
+        write_whole(path, lambda place: _write_matrix(data, place))
+    else:
+        frame = as_frame(data)
+        write_whole(path, lambda place: _write_frame(frame, place, ending))
+
+
+def _write_matrix(data: Interactions, path: Path) -> None:
+    with open(path, "wb") as file:  # else SciPy appends an ending of its own
+        save_npz(file, data.matrix)
 
 
 def _write_frame(frame: pl.DataFrame, path: Path, ending: str) -> None:

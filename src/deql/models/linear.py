@@ -232,10 +232,14 @@ class LinearAutoencoder(_Fitted):
         params |= self.fitted_params_ | changes
         other = kind(**{field.name: params[field.name] for field in dataclasses.fields(kind)})
         other._check_parameters()
-        other.__dict__.update({name: getattr(self, name) for name in _FROM_FIT})
-        other._apply_rule()
-        other.fitted_params_ = other.get_params()
+        other.share_fit(self)
         return other
+
+    def share_fit(self, fitted: LinearAutoencoder) -> None:
+        """Become fitted with the P of a model that agrees in all that P depends on: O(n)."""
+        self.__dict__.update({name: getattr(fitted, name) for name in _FROM_FIT})
+        self._apply_rule()
+        self.fitted_params_ = self.get_params()
 
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""

@@ -32,8 +32,9 @@ def comparison_page(title: str, about: Mapping[str, str], comparison: Comparison
         page.heading("Tests"),
         page.paragraph(
             "Each row is a one-sided paired test of the null hypothesis that the first model is no better than the "
-            "second. * p < 0.05. Holm: corrected for all comparisons of the same kind, so that the chance of even one "
-            "false star in a column is at most 5 %."
+            "second. * p < 0.05. Holm: corrected for all comparisons of one metric and one question (against the "
+            "baseline, or the best against each), so that each such family has at most a 5 % chance of even one false "
+            "star."
         ),
         *(page.paragraph(f"{grid.title}:") + page.grid_table(grid) for grid in significance_grids(comparison)),
         *(_matrix(comparison, metric) for metric in comparison.metrics),
@@ -50,12 +51,15 @@ def _values(comparison: Comparison, metric: str) -> tuple[str, str]:
             f"{metric} on each of {len(by_split)} splits; the stroke is the mean."
         )
     means, errors = comparison.means, comparison.standard_errors
+    halves = {model: 1.96 * errors[model][metric] for model in comparison.names}
     ranges = {
         model: (mean, mean - half, mean + half)
         for model in comparison.names
-        for mean, half in [(means[model][metric], 1.96 * np.nan_to_num(errors[model][metric]))]
+        for mean, half in [(means[model][metric], np.nan_to_num(halves[model]))]
     }
-    return plots.intervals(name, f"{metric} of each model", ranges, metric), f"{metric}: mean ± 1.96 standard errors."
+    known = not np.isnan(list(halves.values())).any()
+    told = "mean ± 1.96 standard errors" if known else "one value of all users, so no error is known"
+    return plots.intervals(name, f"{metric} of each model", ranges, metric), f"{metric}: {told}."
 
 
 def _differences(comparison: Comparison, metric: str) -> tuple[str, str]:
@@ -79,6 +83,8 @@ def _differences(comparison: Comparison, metric: str) -> tuple[str, str]:
         f"differences-{page.anchor(metric)}", f"{metric}: {what}", rows, f"difference of {metric}"
     )  # fmt: skip
     how = f"on the same {comparison.over}, with the mean and its 95 % interval (Student's t)"
+    if len(values) < 2:
+        how = "one value of all users, so no interval is known"
     return drawn, f"{metric}: {what}, {how}.{lower}"
 
 

@@ -147,7 +147,9 @@ def _by_history(results: Mapping[str, Evaluation], metric: str, target: HeldOut)
     for name, result in results.items():
         samples = [result.per_user[metric][groups == group] for group in range(len(labels))]
         means[name] = [float(sample.mean()) for sample in samples]
-        errors[name] = [float(sample.std() / math.sqrt(len(sample))) for sample in samples]
+        errors[name] = [
+            float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else 0.0 for sample in samples
+        ]
     drawn = plots.lines(
         f"history-{page.anchor(metric)}", f"{metric} by length of history", labels, means,
         "items in the history", metric, errors,

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from deql.errors import DataError
 from deql.interactions import Interactions
 
 __all__ = ["HeldOut", "Split"]
@@ -24,6 +27,12 @@ class HeldOut:
 
     seen: Interactions
     held_out: Interactions
+
+    def __post_init__(self) -> None:
+        for what in ("users", "items"):
+            one, other = getattr(self.seen, what), getattr(self.held_out, what)
+            if one is not other and not np.array_equal(one, other):
+                raise DataError(f"what is seen and what is held out must have the same {what} in the same order")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 import pytest
 
+from deql.atomic import write_text, write_whole
 from deql.errors import DataError
-from deql.report.files import write_text, write_whole
 
 
 def test_what_fails_half_way_leaves_the_old_file(tmp_path):
