@@ -145,6 +145,25 @@ class TestEvaluate:
             assert "Traceback" not in capsys.readouterr().err
         assert list(tmp_path.iterdir()) == []
 
+    def test_leave_last_finds_the_times(self, capsys, tmp_path):
+        rows = [f"u{user},{(user + 3 * step) % 7},{100 - step}" for user in range(20) for step in range(4)]
+        (tmp_path / "t.csv").write_text("user,item,timestamp\n" + "\n".join(rows))
+        told = [tmp_path / "t.csv", "popularity", "--protocol", "leave-last"]
+        facts = answer(capsys, "evaluate", *told, "--validation", 0)
+        assert facts["split"]["parameters"] == {"test": 1, "validation": 0}
+        assert facts["split"]["seed"] is None
+        assert "--seed does not belong to the protocol leave-last" in refusal(capsys, "evaluate", *told, "--seed", 3)
+        assert "--splits does not belong" in refusal(capsys, "compare", *told, "ease", "--splits", 3)
+
+    def test_a_folder_that_may_not_be_read(self, capsys, folder, monkeypatch):
+        def refuse(*_arguments, **_named):
+            raise PermissionError(13, "Permission denied", "secret/goods.csv")
+
+        monkeypatch.setattr("deql.cli.source._is_container", refuse)
+        assert "secret/goods.csv cannot be used: permission denied" in refusal(
+            capsys, "evaluate", folder / "goods.csv", "ease"
+        )
+
 
 class TestCompare:
     def test_a_table_as_in_python(self, capsys, folder):
@@ -212,6 +231,8 @@ class TestCompare:
         assert "no folder" in refusal(capsys, "compare", data, "ease", "popularity", "-o", tmp_path / "none" / "x")
         deql.Popularity().fit(goods).save(tmp_path / "m.deql")
         assert "fitted already" in refusal(capsys, "compare", data, "ease", tmp_path / "m.deql")
+        assert "contradict" in refusal(capsys, "compare", data, "ease", "popularity", "--as", "latex", "--json")
+        assert "mse needs" in last_error(capsys, "compare", data, "ease", "popularity", "--metrics", "mse")
 
 
 def last_error(capsys, *arguments):

@@ -332,3 +332,27 @@ def test_a_bar_is_shown_if_a_model_wants_one(split, monkeypatch, wanted):
     evaluate([Popularity().fit(split.train), model], split.test)
     assert asked == [wanted]
     assert told[-1] == ("Evaluate", 1)
+
+
+def test_the_same_model_twice_is_judged_twice(split):
+    popularity = Popularity().fit(split.train)
+    first, second = evaluate([popularity, popularity], split.test)
+    assert first.means == second.means
+
+
+@pytest.mark.parametrize("thing", [5, "ease", None])
+def test_what_is_no_model_is_refused(split, thing):
+    with pytest.raises(DeqlError, match="expected a model"):
+        evaluate(thing, split.test)
+
+
+def test_what_cannot_be_judged_is_refused_before_the_pass(split):
+    models = [EASE(l2=1.0).fit(split.train), Popularity().fit(split.train)]
+    with pytest.raises(DeqlError, match="mse needs a model whose scores are X @ W, which Popularity has not"):
+        evaluate(models, split.test, "mse")
+
+
+def test_parts_of_other_users_are_refused(split):
+    other = split.test.held_out.take_users(np.arange(split.test.held_out.n_users)[::-1])
+    with pytest.raises(DeqlError, match="the same users in the same order"):
+        HeldOut(split.test.seen, other)

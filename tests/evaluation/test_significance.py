@@ -115,3 +115,9 @@ def test_holm_rejects_what_the_procedure_rejects(p_values, level):
     while left and p_values[left[0]] * len(left) <= level:
         rejected.add(left.pop(0))
     assert {i for i, p in enumerate(holm(p_values)) if p <= level} == rejected
+
+
+def test_wilcoxon_sees_ties_through_rounding():
+    """0.3 − 0.2, 0.2 − 0.1 and 0.1 − 0 differ in their last bits, and are the same difference."""
+    tenths = np.array([3, 2, 1, 5, 7, 9]), np.array([2, 1, 0, 6, 6, 10])
+    assert wilcoxon(tenths[0] / 10, tenths[1] / 10) == wilcoxon(*tenths)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deql import read_interactions
+from deql import DeqlError, read_interactions
 from deql.interactions.ids import IdColumn, as_whole_numbers
 from tests.interactions.reading import put, small_blocks
 
@@ -106,3 +106,20 @@ def test_a_late_text_makes_text_of_all_numbers_before(tmp_path):
             data = read_interactions(path, "user", "item", header=True)
         assert data.items.tolist() == sorted([*map(str, range(2000)), "x9"])
         assert data.users.tolist() == list(range(2000))
+
+
+def test_numbers_far_apart_need_no_table(tmp_path):
+    numbers = [2**62, 5, -(2**40), 5, 2**33]
+    path = put(tmp_path / "t.csv", "user,item\n" + "".join(f"{one},{one}\n" for one in numbers))
+    data = read_interactions(path, "user", "item")
+    assert data.users.tolist() == sorted(set(numbers)) == data.items.tolist()
+    assert (data.matrix.toarray() == np.eye(4)).all()
+
+
+def test_a_word_among_numbers_is_seen_wherever_blocks_begin(tmp_path):
+    """Blocks without a word count too: nine tenths are whole numbers, one tenth has letters, one id is NULL."""
+    ids = [f"A{i}" if i % 10 == 0 else str(i) for i in range(1, 400)] + ["NULL"]
+    path = put(tmp_path / "t.csv", "user,item\n" + "".join(f"{one},7\n" for one in ids))
+    for size in (64, 512, 2**20):
+        with small_blocks(size), pytest.raises(DeqlError, match="line 401: 'NULL' in column user"):
+            read_interactions(path, "user", "item")
