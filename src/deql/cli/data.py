@@ -88,6 +88,8 @@ def prepare(
     console().print(table(f"{name}: the paper's counts and these", [name, "paper", "found", ""], written))
     if all(row["same"] for row in rows):
         print("These are the paper's counts.")
+    elif all(row["same"] for row in rows if row["quantity"] in ("users", "interactions")):
+        print("Users and interactions are the paper's; items are those that train has, which depends on the seed.")
     elif PRESETS[name].certain:
         print("These are not the paper's counts: the files are not the ones that the paper started from.")
     else:
