@@ -22,12 +22,13 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     ...     [path.name for path in Path(folder).iterdir()]
     ['a.txt']
     """
+    path = path.resolve()  # what a link points to is written, not the link
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         write(temporary)
         temporary.replace(path)
     except OSError as error:
-        raise DataError(f"{path} could not be written: {error}") from None
+        raise DataError(f"{path} could not be written: {(error.strerror or str(error)).lower()}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -65,9 +65,13 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
         raise kind.error(f"{path} is a folder: name a file to save the {kind.noun} in")
     if not path.absolute().parent.is_dir():
         raise kind.error(f"there is no folder {path.absolute().parent} to save the {kind.noun} in")
+    path = path.resolve()  # what a link points to is written, not the link
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the umask wants it; safetensors makes files for their owner only
         save_file(arrays, temporary, metadata=header)
+        temporary.chmod(mode)
         _to_disk(temporary, os.O_RDWR)
         os.replace(temporary, path)
         if os.name == "posix":  # elsewhere a folder cannot be opened, and renaming is durable by itself

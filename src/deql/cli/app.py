@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -108,4 +109,7 @@ def _in_options(message: str) -> str:
 
 def main() -> None:
     """Entry point of the ``deql`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows another instead
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))

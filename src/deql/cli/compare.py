@@ -76,8 +76,9 @@ def compare(
         from deql.report.plots import need_matplotlib
 
         need_matplotlib()
-    for path in filter(None, (out, report)):
-        check_out(path)
+    for path, other in ((out, report), (report, out)):
+        if path is not None:
+            check_out(path, data, table.items, other)
     chosen = source.split_options(
         protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
         test=test, validation=validation, seed=seed, splits=splits,
@@ -100,14 +101,14 @@ def compare(
             "Splits": f"{len(comparison.splits)} × {how}",
         }
         about |= {name.replace("_", " ").capitalize(): str(value) for name, value in options.items()}
-    if report is not None:
-        write_text(report, comparison_page(f"Comparison on {data.name}", about, comparison))
     if out is not None:
         write_text(out, _written(comparison, form).rstrip("\n") + "\n")
     elif form is Format.text and sys.stdout.isatty():
         _show(comparison)
     else:
         print(_written(comparison, form).rstrip("\n"))
+    if report is not None:
+        write_text(report, comparison_page(f"Comparison on {data.name}", about, comparison))
     for path in filter(None, (out, report)):
         say(f"wrote {path}")
 

@@ -45,7 +45,7 @@ def split(
         protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
         test=test, validation=validation, seed=seed,
     )  # fmt: skip
-    check_out(out)
+    check_out(out, data, table.items)
     interactions = table.read(data, quiet=json, find_time=protocol is source.Protocol.leave_last)
     made = PROTOCOLS[protocol.value](interactions, **chosen)
     made.save(out)

@@ -62,7 +62,7 @@ def evaluate(
 
     wanted = source.metric_list(metrics)
     named, loaded = parse_specs(models)
-    _check_outputs(report, save_per_user)
+    _check_outputs(report, save_per_user, data, table.items, *(Path(model) for model in models))
     chosen = source.split_options(
         protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
         test=test, validation=validation, seed=seed,
@@ -83,6 +83,10 @@ def evaluate(
     results: dict[str, Evaluation] = judge(fresh, split.train, target, measured, tell)
     results |= {name: evaluation.evaluate(named[name], target, measured) for name in loaded}
     results = {name: results[name] for name in named}
+    if json:
+        print_json(_facts(data, split, on, named, results, wanted, intervals))
+    else:
+        _show(results, wanted, intervals)
     if save_per_user is not None:
         _write_per_user(save_per_user, results, wanted)
     if report is not None:
@@ -94,10 +98,6 @@ def evaluate(
         hyper = {name: parameters(model) for name, model in named.items()}
         title = f"Evaluation on {data.name}"
         write_text(report, evaluation_page(title, about, hyper, results, target, wanted))
-    if json:
-        print_json(_facts(data, split, on, named, results, wanted, intervals))
-    else:
-        _show(results, wanted, intervals)
     for path in filter(None, (report, save_per_user)):
         say(f"wrote {path}")
 
@@ -108,8 +108,11 @@ def print_grid(grid: Grid) -> None:
 
     from deql.report.tables import text_table
 
-    if not sys.stdout.isatty():
-        print(f"{grid.title}\n{text_table(grid)}")
+    plain = text_table(grid)
+    screen = console()
+    # Rich would break words and numbers in a table that is too wide; the terminal breaks lines at least.
+    if not sys.stdout.isatty() or max(map(len, plain.splitlines())) + 4 * len(grid.header) > screen.width:
+        print(f"{grid.title}\n{plain}")
         return
 
     def shown(cell: Cell) -> Text:
@@ -117,20 +120,20 @@ def print_grid(grid: Grid) -> None:
         return Text.assemble((cell.text, "bold green" if cell.best else ""), rest)
 
     rows = [[*(Text(name, justify="left") for name in names), *map(shown, cells)] for names, cells in grid.rows]
-    console().print(rich_table(grid.title, grid.header, rows))
+    screen.print(rich_table(grid.title, grid.header, rows))
 
 
-def _check_outputs(report: Path | None, save_per_user: Path | None) -> None:
+def _check_outputs(report: Path | None, save_per_user: Path | None, *inputs: Path | None) -> None:
     """Whatever is wrong with them is said before the long work."""
     if report is not None:
         from deql.report.plots import need_matplotlib
 
         need_matplotlib()
-        check_out(report)
+        check_out(report, save_per_user, *inputs)
     if save_per_user is not None:
         if save_per_user.suffix not in (".parquet", ".csv"):
             raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {save_per_user}")
-        check_out(save_per_user)
+        check_out(save_per_user, report, *inputs)
 
 
 def _split(

@@ -67,7 +67,7 @@ def fit(
             raise ParameterError(f"--{name.replace('_', '-')} does not belong to the model {model.value}")
     estimator = kind(**chosen, progress=progress_wanted())
     estimator._check_parameters()
-    check_out(out)
+    check_out(out, data, table.items)
     source = open_source(data, table, None, {}, quiet=json)
     interactions = source.train if isinstance(source, Split) else source
     if not json:

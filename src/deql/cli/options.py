@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,7 @@ class TableOptions:
             _column(self.user),
             _column(self.item),
             _column(self.weight),
-            _column(self.time) or find_time,
+            _column(self.time) or (True if find_time else None),
             items=self.items,
             min_weight=self.min_weight,
             format=self.format,
@@ -110,12 +111,23 @@ def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def check_out(path: Path) -> None:
-    """Refuse a file that cannot be written before any work is done for it."""
+def check_out(path: Path, *others: Path | None) -> None:
+    """Refuse a file that cannot be written before any work is done for it.
+
+    ``others`` are files that it must not be: what is read, and what else is written.
+    """
+    folder = path.absolute().parent
     if path.is_dir():
         raise ParameterError(f"{path} is a folder: name a file to write")
-    if not path.absolute().parent.is_dir():
-        raise ParameterError(f"there is no folder {path.absolute().parent} to write {path.name} in")
+    if not folder.is_dir():
+        raise ParameterError(f"there is no folder {folder} to write {path.name} in")
+    if path.exists() and not path.is_file():
+        raise ParameterError(f"{path} is not a plain file: name one, or leave the option out and redirect the output")
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise ParameterError(f"the folder {folder} may not be written to, so {path.name} cannot be made there")
+    for other in others:
+        if other is not None and path.resolve() == other.resolve():
+            raise ParameterError(f"{path} is used twice in this command, and would be overwritten: name another file")
 
 
 def show_steps(steps: Iterable[Step]) -> None:

@@ -130,7 +130,7 @@ def _recommend_many(
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
     if out is not None:
-        check_out(out)
+        check_out(out, source)
     data = read_interactions(source, user=user, item=item)
     model.progress = progress_wanted()
     found = model.recommend(data, **options)

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from deql.errors import printable
+
 __all__ = ["bar", "console", "print_json", "progress_wanted", "say", "table"]
 
 
 def say(text: str) -> None:
     """One line to the person, on standard error."""
-    print(f"deql: {' '.join(str(text).split())}", file=sys.stderr)
+    print(f"deql: {printable(' '.join(str(text).split()))}", file=sys.stderr)
 
 
 def progress_wanted() -> bool:
@@ -65,7 +67,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     for place, name in enumerate(columns):
         grid.add_column(name, justify="right" if place and name else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row))
     return Group(Text(title, "bold"), grid) if title else grid
 
 

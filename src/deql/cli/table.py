@@ -67,7 +67,7 @@ def convert(
 
     if out.suffix.lower() not in ENDINGS:
         raise ParameterError(f"--out must end in one of {', '.join(ENDINGS)}, got {out}")
-    check_out(out)
+    check_out(out, data, table.items)
     interactions = table.read(data, quiet=json)
     write_table(interactions, out)
     if out.suffix.lower() == ".npz":

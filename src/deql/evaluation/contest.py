@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from deql.errors import ParameterError
 from deql.evaluation.comparison import Comparison
 from deql.evaluation.contestants import Tell, judge, name_models, parameters
-from deql.evaluation.evaluator import Evaluation, check_metrics
+from deql.evaluation.evaluator import Evaluation, as_names, check_metrics
 from deql.interactions import Interactions, as_interactions
 from deql.models.base import Recommender
 from deql.split import PROTOCOLS, Split
+from deql.split.draw import check_seed
 
 __all__ = ["compare", "make_splits"]
 
@@ -66,13 +67,14 @@ def compare(
     ('EASE l2=10', True)
     """
     named = name_models(models)
-    wanted = (metrics,) if isinstance(metrics, str) else tuple(dict.fromkeys(metrics))
+    wanted = as_names(metrics)
+    seed = check_seed(seed)
     if baseline is not None and baseline not in named:
         raise ParameterError(f"the baseline {baseline!r} is not one of the models: {', '.join(named)}")
     if len(named) < 2:
         raise ParameterError("a comparison needs at least two models")
     check_metrics(named.values(), wanted)
-    if isinstance(splits, bool) or not isinstance(splits, int) or splits < 1:
+    if isinstance(splits, bool) or not isinstance(splits, int | np.integer) or splits < 1:
         raise ParameterError(f"splits must be a whole number from 1 up, got {splits!r}")
     if isinstance(data, Split):
         if split_options:

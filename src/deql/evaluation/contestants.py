@@ -77,6 +77,8 @@ def name_models(models: Recommender | Sequence[Recommender] | Mapping[str, Recom
     """
     if isinstance(models, Recommender):
         models = [models]
+    elif not isinstance(models, Mapping):
+        models = list(models)
     if isinstance(models, Mapping):
         named = {str(name): model for name, model in models.items()}
     else:

@@ -20,7 +20,7 @@ from deql.ranking import NO_ITEM
 from deql.recommend import encode_histories
 from deql.split import HeldOut
 
-__all__ = ["Evaluation", "check_metrics", "evaluate"]
+__all__ = ["Evaluation", "as_names", "check_metrics", "evaluate"]
 
 _OF_ALL = {"coverage": coverage, "gini": gini}
 
@@ -64,7 +64,7 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     >>> {name: round(value, 3) for name, value in result.means.items()}
     {'recall@20': 0.302, 'ndcg@20': 0.23}
     """
-    wanted = {text: parse_metric(text) for text in ([metrics] if isinstance(metrics, str) else metrics)}
+    wanted = {text: parse_metric(text) for text in as_names(metrics)}
     if not wanted:
         raise ParameterError("name at least one metric, such as ndcg@20")
     several = isinstance(model, Sequence) and not isinstance(model, str)
@@ -72,6 +72,8 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     check_metrics(models, wanted)
     for one in models:
         one._check_fitted()
+    if not isinstance(target, HeldOut):
+        raise ParameterError(f"expected what is held out, such as split.test, got {type(target).__name__}")
     sizes = np.diff(target.held_out.matrix.indptr)
     judged = sizes > 0
     if not judged.any():
@@ -91,6 +93,15 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     if isinstance(model, Mapping):
         return dict(zip(model, results, strict=True))
     return results if several else results[0]
+
+
+def as_names(metrics: Any) -> tuple[str, ...]:
+    """One metric or several, each once."""
+    if isinstance(metrics, str):
+        return (metrics,)
+    if not isinstance(metrics, Iterable):
+        raise ParameterError(f"metrics must be a name such as ndcg@20 or a list of them, got {metrics!r}")
+    return tuple(dict.fromkeys(metrics))
 
 
 def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.errors import DataError, ParameterError
-from deql.interactions.table import Interactions, Step
+from deql.interactions.table import Interactions, Step, as_interactions
 
 __all__ = ["clean", "describe_steps"]
 
@@ -60,6 +60,7 @@ def clean(
     >>> [step.what for step in liked.steps]
     ['values below 4 removed', 'every value set to 1']
     """
+    data = as_interactions(data)
     _check(min_weight, min_users_per_item=min_users_per_item, min_items_per_user=min_items_per_user, k_core=k_core)
     counts = np.diff(data.matrix.indptr), np.bincount(data.matrix.indices, minlength=data.n_items)
     if not all(count.all() for count in counts):
@@ -104,7 +105,8 @@ def describe_steps(steps: Iterable[Step]) -> list[dict[str, Any]]:
 
 
 def _check(min_weight: float | None, **minima: int | None) -> None:
-    if min_weight is not None and not math.isfinite(min_weight):
+    number = isinstance(min_weight, int | float | np.number) and not isinstance(min_weight, bool)
+    if min_weight is not None and not (number and math.isfinite(min_weight)):
         raise ParameterError(f"min_weight must be a finite number, got {min_weight!r}")
     for name, value in minima.items():
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -86,6 +86,8 @@ class Collector:
         matrix, moments = assemble(rows, len(user_ids), len(item_ids))
         if matrix.nnz < steps[-1].interactions:
             steps.append(Step("repeated pairs merged", steps[-1].users, steps[-1].items, matrix.nnz))
+        if not np.isfinite(matrix.data).all():
+            raise DataError(f"{source}: the weights of a repeated pair add up to more than a number can hold")
         nonzero = matrix.data != 0
         if not nonzero.all():  # weights below 0 are there only if a lower bound let them in
             matrix, moments = masked(matrix, nonzero), None if moments is None else moments[nonzero]

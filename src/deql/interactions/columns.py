@@ -68,7 +68,7 @@ class Roles:
         used = {place for _, place in chosen}
         rest = [name for place, name in enumerate(names) if place not in used]
         text = ", ".join(f"{role} = {_called(names[place])}" for role, place in chosen)
-        return text + ("; not used: " + ", ".join(map(_called, rest)) if rest else "")
+        return text + ("; not used: " + _listed(rest) if rest else "")
 
 
 def is_known_name(name: str) -> bool:
@@ -158,3 +158,8 @@ def _plain(name: str) -> str:
 def _called(name: str) -> str:
     """Columns without a name of their own go by their number."""
     return f"column {name}" if name.isdigit() else printable(name)
+
+
+def _listed(names: Sequence[str], limit: int = 12) -> str:
+    rest = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(map(_called, names[:limit])) + rest

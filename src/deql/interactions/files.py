@@ -106,6 +106,8 @@ def find_files(source: Path) -> list[Path]:
         if not source.is_dir():
             if not os.access(source, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
                 raise PermissionError
+            if not source.is_file():
+                raise DataError(f"{source} is not a plain file: save what it gives as one first")
             return [source]
         for pattern, ending in product(_WELL_KNOWN, ("", *PACKED)):
             found = sorted(path for path in source.glob(pattern + ending) if path.is_file())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deql.errors import DataError, name_some
+from deql.errors import DataError, name_some, printable
 from deql.interactions.blocks import Block, blocks
 from deql.interactions.columns import find_known
 from deql.interactions.delimited import read_text
@@ -66,7 +67,16 @@ def _read(source: Any) -> dict[str, str]:
     ids = find_known(names, "item")
     ids = names.index("id") if ids is None and "id" in names else ids or 0
     titles = find_known(names, "title")
-    titles = int(ids == 0) if titles is None else titles
+    if titles is None:
+        if len(names) > 2:
+            raise DataError(
+                f"{_called(source)} has no column that looks like titles: leave two columns, ids and titles, or name "
+                f"one title; it has {name_some(names, 12)}"
+            )
+        titles = int(ids == 0)
+    print(
+        f"deql: {_called(source)}: item = {printable(names[ids])}, title = {printable(names[titles])}", file=sys.stderr
+    )
     texts = frame[names[ids]].cast(str)
     if frame[names[ids]].dtype.is_float():  # whole numbers that a gap turned into floats
         texts = texts.str.strip_suffix(".0")

@@ -74,7 +74,7 @@ def p_value(value: float) -> str:
 def comparison_grid(comparison: Comparison) -> Grid:
     """A row for each model, a column for each metric."""
     spread = comparison.deviations if comparison.over == "splits" else comparison.standard_errors
-    best = {metric: comparison.best(metric) for metric in comparison.metrics}
+    best = {metric: comparison.means[comparison.best(metric)][metric] for metric in comparison.metrics}
     marked = {metric: comparison.significant(metric) for metric in comparison.metrics}
     rows = [
         (
@@ -83,7 +83,7 @@ def comparison_grid(comparison: Comparison) -> Grid:
                 Cell(
                     number(means[metric]),
                     "" if math.isnan(spread[name][metric]) else number(spread[name][metric]),
-                    name == best[metric],
+                    means[metric] == best[metric],
                     name in marked[metric],
                 )
                 for metric in comparison.metrics
@@ -257,6 +257,7 @@ def latex_table(grid: Grid, caption: str) -> str:
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "±": r"$\pm$", "–": "--",
+    "|": r"\textbar{}", "[": "{[}", "*": "{*}",  # the latter two would be read as arguments after a line's end
 }  # fmt: skip
 
 

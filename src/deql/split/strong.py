@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.errors import DataError
-from deql.interactions import Interactions
+from deql.interactions import Interactions, as_interactions
 from deql.split.draw import check_seed, check_share, hide
 from deql.split.parts import HeldOut, Split
 
@@ -51,10 +51,12 @@ def split_strong(
     for name, share in parameters.items():
         check_share(name, share)
     seed = check_seed(seed)
+    data = as_interactions(data)
     n_test, n_validation = (round(share * data.n_users) for share in (test_users, validation_users))
     if n_test == 0 or n_validation == 0 or n_test + n_validation >= data.n_users:
         raise DataError(
-            f"{data.n_users:,} users cannot be split into {n_test:,} test, {n_validation:,} validation and the rest"
+            f"{data.n_users:,} users cannot be split into {n_test:,} test, {n_validation:,} validation and the rest: "
+            "choose other shares"
         )
     bits = np.random.PCG64(seed)
     order = np.argsort(bits.random_raw(data.n_users), kind="stable")
@@ -75,5 +77,10 @@ def split_strong(
         return HeldOut(part.keep(~hidden), part.keep(hidden))
 
     train = data.take_users(train_rows).take_items(known)
-    test = judged(test_rows)
-    return Split(train, judged(validation_rows), test, dropped, "strong", seed, parameters)
+    test, validation = judged(test_rows), judged(validation_rows)
+    if not test.seen.n_users:
+        raise DataError(
+            "no test user has two items that train has too, one to see and one to find: "
+            "leave out short histories with min_items_per_user=…, or use a weak split"
+        )
+    return Split(train, validation, test, dropped, "strong", seed, parameters)

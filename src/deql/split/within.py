@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.errors import DataError, ParameterError
-from deql.interactions import Interactions
+from deql.interactions import Interactions, as_interactions
 from deql.split.draw import check_seed, check_share, hide
 from deql.split.parts import HeldOut, Split
 
@@ -45,6 +45,7 @@ def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.
     >>> split.train.n_users, split.test.seen.n_users
     (17432, 17425)
     """
+    data = as_interactions(data)
     check_share("held_out", held_out)
     if isinstance(validation, bool) or validation != 0:
         check_share("validation", validation)
