@@ -69,44 +69,55 @@ def _scatter(
     """Group rows by key, in order: where each group begins, and the others, weights and times of its rows.
 
     The others are given row by row, or as the number of the group in ``begins`` that a row stands in.
-    Threads divide the keys, so that each writes to groups of its own and reads all rows.
+    Threads divide the rows. Each counts its own first, so that it knows where those of the threads
+    before it end in every group.
     """
+    bounds = np.linspace(0, len(keys), thread_count() + 1).astype(np.int64)
+    cursors = np.zeros((thread_count(), n_keys), np.int64)
+    run_slices(_count_rows, bounds.tolist(), keys, bounds, cursors)
     starts = np.zeros(n_keys + 1, np.int64)
-    _count(keys, starts[1:])
-    np.cumsum(starts, out=starts)
+    np.cumsum(cursors.sum(axis=0), out=starts[1:])
+    before = starts[:-1].copy()
+    for counts in cursors:  # becomes where each thread puts its next row
+        total = counts.copy()
+        counts[:] = before
+        before += total
     grouped = np.empty(len(keys), np.int32)
     new_weights, new_times = np.empty_like(weights), np.empty_like(times)
-    shares = np.linspace(0, len(keys), thread_count() + 1)
-    bounds = np.searchsorted(starts, shares[1:-1]).tolist()
     run_slices(
-        _scatter_keys, [0, *bounds, n_keys],
-        keys, begins, others, weights, times, starts[:-1].copy(), grouped, new_weights, new_times,
+        _scatter_rows, bounds.tolist(),
+        keys, bounds, cursors, begins, others, weights, times, grouped, new_weights, new_times,
     )  # fmt: skip
     return starts, grouped, new_weights, new_times
 
 
 @njit(cache=True, nogil=True)
-def _count(keys, counts):  # type: ignore[no-untyped-def]
-    for key in keys:
-        counts[key] += 1
+def _count_rows(first, last, keys, bounds, counts):  # type: ignore[no-untyped-def]
+    if first == last:
+        return
+    mine = counts[np.searchsorted(bounds, first, side="right") - 1]
+    for row in range(first, last):
+        mine[keys[row]] += 1
 
 
 @njit(cache=True, nogil=True)
-def _scatter_keys(first, last, keys, begins, others, weights, times, cursor, grouped, new_weights, new_times):  # type: ignore[no-untyped-def]
-    group = 0
-    for row in range(len(keys)):
-        key = keys[row]
+def _scatter_rows(first, last, keys, bounds, cursors, begins, others, weights, times, grouped, new_weights, new_times):  # type: ignore[no-untyped-def]
+    if first == last:
+        return
+    cursor = cursors[np.searchsorted(bounds, first, side="right") - 1]
+    group = np.searchsorted(begins, first, side="right") - 1
+    for row in range(first, last):
         if len(begins):
             while row >= begins[group + 1]:
                 group += 1
-        if first <= key < last:
-            place = cursor[key]
-            cursor[key] = place + 1
-            grouped[place] = others[row] if len(others) else group
-            if len(weights):
-                new_weights[place] = weights[row]
-            if len(times):
-                new_times[place] = times[row]
+        key = keys[row]
+        place = cursor[key]
+        cursor[key] = place + 1
+        grouped[place] = others[row] if len(others) else group
+        if len(weights):
+            new_weights[place] = weights[row]
+        if len(times):
+            new_times[place] = times[row]
 
 
 @njit(cache=True, nogil=True)

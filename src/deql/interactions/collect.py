@@ -83,16 +83,20 @@ class Collector:
                 _keep(rows, rows["weights"] != 0, "weight 0 left out", steps)
         if not steps[-1].interactions:
             raise DataError(f"nothing is left of {source} after the step “{steps[-1].what}”")
+        weighted, whole = rows["weights"] is not None, len(steps) == 1
         matrix, moments = assemble(rows, len(user_ids), len(item_ids))
         if matrix.nnz < steps[-1].interactions:
             steps.append(Step("repeated pairs merged", steps[-1].users, steps[-1].items, matrix.nnz))
-        if not np.isfinite(matrix.data).all():
+        if weighted and not np.isfinite(matrix.data).all():
             raise DataError(f"{source}: the weights of a repeated pair add up to more than a number can hold")
-        nonzero = matrix.data != 0
-        if not nonzero.all():  # weights below 0 are there only if a lower bound let them in
+        zeros = weighted and not matrix.data.all()
+        if zeros:  # weights below 0 are there only if a lower bound let them in
+            nonzero = matrix.data != 0
             matrix, moments = masked(matrix, nonzero), None if moments is None else moments[nonzero]
-        data = _without_empty(Interactions(matrix, user_ids, item_ids, moments))
-        if not nonzero.all():
+        data = Interactions(matrix, user_ids, item_ids, moments)
+        if zeros or not whole:
+            data = _without_empty(data)
+        if zeros:
             steps.append(Step("weights that add up to 0 left out", data.n_users, data.n_items, data.n_interactions))
         return replace(data, steps=tuple(steps))
 
