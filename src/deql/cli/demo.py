@@ -47,7 +47,8 @@ def demo(json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] =
         model.progress = False
 
     swept = [(b, first.with_rule(b=b)) for b in SWEEP]
-    curve = [(b, deql.evaluate(model, split.validation, METRICS).means["ndcg@20"]) for b, model in swept]
+    swept_results = deql.evaluate([model for _, model in swept], split.validation, METRICS)
+    curve = [(b, result.means["ndcg@20"]) for b, result in zip(SWEEP, swept_results, strict=True)]
     best_b = max(curve, key=lambda point: point[1])[0]
     screen.print(_curve_table(curve, best_b))
 
@@ -58,7 +59,7 @@ def demo(json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] =
         f"EDLAE   l2={L2:g} dropout={DROPOUT:g}": first.with_rule(b=0.0),
         f"DEQL    l2={L2:g} dropout={DROPOUT:g} b={best_b:g}": chosen,
     }
-    judged = {name: deql.evaluate(model, split.test, METRICS).means for name, model in contestants.items()}
+    judged = {name: result.means for name, result in deql.evaluate(contestants, split.test, METRICS).items()}
     rows = [(name, *(f"{means[metric]:.4f}" for metric in METRICS)) for name, means in judged.items()]
     screen.print(table("On the test packages", ["model", "Recall@20", "NDCG@20"], rows))
 
