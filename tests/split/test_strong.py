@@ -63,21 +63,33 @@ def test_all_parts_have_the_items_of_train_in_its_order(data):
     assert np.bincount(split.train.matrix.indices, minlength=split.train.n_items).min() > 0
 
 
-@pytest.mark.parametrize(
-    ("shared", "dropped"),
-    [
-        # A judged user's own item is unknown to train; two shared ones are left to see and to find.
-        (["s", "t"], {"items": 2, "interactions": 2, "users": 0}),
-        # With one shared item nothing can be both seen and found, so the two users go.
-        (["s"], {"items": 2, "interactions": 4, "users": 2}),
-    ],
-)
-def test_items_unknown_to_train_are_dropped_and_counted(shared, dropped):
-    pairs = [(f"u{u}", item) for u in range(10) for item in [f"own{u}", *shared]]
-    split = split_strong(Interactions.from_pairs(*zip(*pairs, strict=True)))
-    assert split.dropped == dropped
-    assert split.train.n_items == 8 + len(shared)
-    assert split.test.seen.n_users == split.validation.seen.n_users == 1 - dropped["users"] // 2
+def with_own_items(shared):
+    """Ten users: each has an item that nobody else has, and those of ``shared(u)``."""
+    pairs = [(f"u{u}", item) for u in range(10) for item in [f"own{u}", *shared(u)]]
+    return Interactions.from_pairs(*zip(*pairs, strict=True))
+
+
+def test_items_unknown_to_train_are_dropped_and_counted():
+    """A judged user's own item is unknown to train; two shared ones are left to see and to find."""
+    split = split_strong(with_own_items(lambda u: ["s", "t"]))
+    assert split.dropped == {"items": 2, "interactions": 2, "users": 0}
+    assert split.train.n_items == 10
+    assert split.test.seen.n_users == split.validation.seen.n_users == 1
+
+
+def test_users_with_one_item_left_are_dropped_and_counted():
+    """With one shared item nothing can be both seen and found: users of odd number go if they are judged."""
+    split = split_strong(with_own_items(lambda u: ["s"] if u % 2 else ["s", "t"]), 0.3, 0.3)
+    judged = {f"u{u}" for u in range(10)} - set(split.train.users)
+    odd = {user for user in judged if int(user[1:]) % 2}
+    assert odd
+    assert split.dropped["users"] == len(odd)
+    assert set(split.test.seen.users) | set(split.validation.seen.users) == judged - odd
+
+
+def test_nobody_left_to_judge_is_an_error():
+    with pytest.raises(DataError, match="no test user has two items that train has too"):
+        split_strong(with_own_items(lambda u: ["s"]))
 
 
 def test_the_same_seed_gives_the_same_split_and_another_seed_another(data):

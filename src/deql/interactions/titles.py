@@ -68,7 +68,7 @@ def _read(source: Any) -> dict[str, str]:
     ids = names.index("id") if ids is None and "id" in names else ids or 0
     titles = find_known(names, "title")
     if titles is None:
-        if len(names) > 2:
+        if len(names) > 2 and not all(name.isdigit() for name in names):  # numbers stand for columns without a name
             raise DataError(
                 f"{_called(source)} has no column that looks like titles: leave two columns, ids and titles, or name "
                 f"one title; it has {name_some(names, 12)}"
