@@ -12,7 +12,7 @@ import typer
 
 from deql.cli import source
 from deql.cli.evaluate import print_grid
-from deql.cli.options import AsJson, Seed, TableOptions, check_out, with_table_options
+from deql.cli.options import AsJson, TableOptions, check_out, with_options
 from deql.cli.show import progress_wanted, say
 from deql.cli.specs import parse_specs
 from deql.errors import ParameterError
@@ -32,7 +32,7 @@ class Format(StrEnum):
     json = "json"
 
 
-@with_table_options
+@with_options
 def compare(
     data: source.Data,
     models: source.Models,
@@ -42,17 +42,12 @@ def compare(
         str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
     ] = None,
     protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
-    held_out: source.HeldOutShare = None,
-    test_users: source.TestUsers = None,
-    validation_users: source.ValidationUsers = None,
-    test: source.LastTest = None,
-    validation: source.Validation = None,
-    seed: Seed = None,
     form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = Format.text,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None,
     report: source.Report = None,
     json: AsJson = False,
     *,
+    cut: source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
@@ -79,10 +74,7 @@ def compare(
     for path, other in ((out, report), (report, out)):
         if path is not None:
             check_out(path, data, table.items, other)
-    chosen = source.split_options(
-        protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
-        test=test, validation=validation, seed=seed, splits=splits,
-    )  # fmt: skip
+    chosen = cut.chosen(protocol, splits=splits)
     found = source.open_source(data, table, protocol, chosen, form is not Format.text)
     for model in named.values():
         model.progress = progress_wanted()

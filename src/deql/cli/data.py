@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deql.cli import source
-from deql.cli.options import AsJson, Seed, TableOptions, check_out, show_steps, with_table_options
+from deql.cli.options import AsJson, Seed, TableOptions, check_out, show_steps, with_options
 from deql.cli.show import console, print_json, say, table
 from deql.errors import ParameterError
 
@@ -20,7 +20,7 @@ __all__ = ["prepare", "split"]
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="Split file to write.")]
 
 
-@with_table_options
+@with_options
 def split(
     data: Annotated[Path, typer.Argument(help="Table with a row for each interaction.", metavar="FILE")],
     out: OutFile,
@@ -28,23 +28,15 @@ def split(
         source.Protocol,
         typer.Option(help="strong: users held out whole; weak: a share of each user; leave-last: by time."),
     ] = source.Protocol.strong,
-    held_out: source.HeldOutShare = None,
-    test_users: source.TestUsers = None,
-    validation_users: source.ValidationUsers = None,
-    test: source.LastTest = None,
-    validation: source.Validation = None,
-    seed: Seed = None,
     json: AsJson = False,
     *,
+    cut: source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Read a table, clean it, split it for honest evaluation, and save the split."""
     from deql.split import PROTOCOLS
 
-    chosen = source.split_options(
-        protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
-        test=test, validation=validation, seed=seed,
-    )  # fmt: skip
+    chosen = cut.chosen(protocol)
     check_out(out, data, table.items)
     interactions = table.read(data, quiet=json, find_time=protocol is source.Protocol.leave_last)
     made = PROTOCOLS[protocol.value](interactions, **chosen)

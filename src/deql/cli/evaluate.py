@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deql.cli import source
-from deql.cli.options import AsJson, Seed, TableOptions, check_out, with_table_options
+from deql.cli.options import AsJson, TableOptions, check_out, with_options
 from deql.cli.show import console, print_json, progress_wanted, say
 from deql.cli.show import table as rich_table
 from deql.cli.specs import parse_specs
@@ -32,19 +32,13 @@ class Part(StrEnum):
     validation = "validation"
 
 
-@with_table_options
+@with_options
 def evaluate(
     data: source.Data,
     models: source.Models,
     metrics: source.Metrics = "recall@20,ndcg@20",
     on: Annotated[Part, typer.Option(help="Which users to judge on.")] = Part.test,
     protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
-    held_out: source.HeldOutShare = None,
-    test_users: source.TestUsers = None,
-    validation_users: source.ValidationUsers = None,
-    test: source.LastTest = None,
-    validation: source.Validation = None,
-    seed: Seed = None,
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False,
     report: source.Report = None,
     save_per_user: Annotated[
@@ -52,6 +46,7 @@ def evaluate(
     ] = None,
     json: AsJson = False,
     *,
+    cut: source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
@@ -63,10 +58,7 @@ def evaluate(
     wanted = source.metric_list(metrics)
     named, loaded = parse_specs(models)
     _check_outputs(report, save_per_user, data, table.items, *(Path(model) for model in models))
-    chosen = source.split_options(
-        protocol, held_out=held_out, test_users=test_users, validation_users=validation_users,
-        test=test, validation=validation, seed=seed,
-    )  # fmt: skip
+    chosen = cut.chosen(protocol)
     split = _split(data, table, protocol, chosen, json)
     target = split.test if on is Part.test else split.validation
     if target is None:

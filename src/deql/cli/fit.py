@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.options import AsJson, TableOptions, check_out, with_table_options
+from deql.cli.options import AsJson, TableOptions, check_out, with_options
 from deql.cli.show import print_json, progress_wanted, say
 from deql.cli.source import open_source
 from deql.errors import ParameterError
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     popularity = "popularity"
 
 
-@with_table_options
+@with_options
 def fit(
     data: Annotated[
         Path, typer.Argument(help="Table with a row for each interaction, or a split, whose training part counts.")

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -18,7 +18,7 @@ from deql.errors import DataError, ParameterError, name_some
 if TYPE_CHECKING:
     from deql.interactions import Interactions, Step
 
-__all__ = ["AsJson", "Seed", "TableOptions", "check_out", "show_steps", "with_table_options"]
+__all__ = ["AsJson", "Seed", "TableOptions", "check_out", "show_steps", "with_options"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
@@ -57,7 +57,7 @@ class TableOptions:
             _column(self.user),
             _column(self.item),
             _column(self.weight),
-            _column(self.time) or (True if find_time else None),
+            _column(self.time) or find_time or None,
             items=self.items,
             min_weight=self.min_weight,
             format=self.format,
@@ -89,23 +89,28 @@ def _column(name: str | None) -> str | int | None:
     return int(name) if name is not None and name.isdecimal() else name
 
 
-def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of :class:`TableOptions` in place of its last parameter, ``table``."""
-    types = get_type_hints(TableOptions, include_extras=True)
-    names = TableOptions.__dataclass_fields__
-    own = inspect.signature(command, eval_str=True)
-    kept = [parameter for name, parameter in own.parameters.items() if name != "table"]
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, in place of each parameter that is a dataclass of options, the options of that class."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    options = [
-        inspect.Parameter(name, keyword, default=field.default, annotation=types[name]) for name, field in names.items()
-    ]
+    groups: dict[str, Any] = {}
+    parameters = []
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if not is_dataclass(parameter.annotation):
+            parameters.append(parameter.replace(kind=keyword))
+            continue
+        groups[name] = parameter.annotation
+        types = get_type_hints(parameter.annotation, include_extras=True)
+        parameters += [
+            inspect.Parameter(field.name, keyword, default=field.default, annotation=types[field.name])
+            for field in fields(parameter.annotation)
+        ]
 
     @functools.wraps(command)
     def wrapper(**given: Any) -> None:
-        chosen = TableOptions(**{name: given.pop(name) for name in names})
-        command(**given, table=chosen)
+        made = {name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+                for name, kind in groups.items()}  # fmt: skip
+        command(**given, **made)
 
-    parameters = [*(parameter.replace(kind=keyword) for parameter in kept), *options]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper

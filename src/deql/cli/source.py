@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deql.cli.options import TableOptions
+from deql.cli.options import Seed, TableOptions
 from deql.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from deql.split import Split
 
 __all__ = [
-    "Data", "HeldOutShare", "LastTest", "Metrics", "Models", "Protocol", "Report", "TestUsers", "Validation",
-    "ValidationUsers", "metric_list", "open_source", "split_options",
+    "Data", "Metrics", "Models", "Protocol", "Report", "SplitOptions", "metric_list", "open_source",
 ]  # fmt: skip
 
 
@@ -44,13 +44,6 @@ Models = Annotated[
     typer.Argument(help="Such as ease:l2=80, deql:l2=60,dropout=0.3,b=0.5 or popularity.", metavar="MODEL..."),
 ]
 Metrics = Annotated[str, typer.Option(help="Metrics, with commas between.")]
-HeldOutShare = Annotated[float | None, typer.Option(help="Share of a judged user's items to find (0.2).")]
-TestUsers = Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")]
-ValidationUsers = Annotated[float | None, typer.Option(help="Share of users to validate on (strong, 0.1).")]
-LastTest = Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")]
-Validation = Annotated[
-    float | None, typer.Option(help="weak: share of what the test leaves (0.1); leave-last: how many (1); 0: none.")
-]
 Report = Annotated[Path | None, typer.Option(help="HTML page to write, complete in one file.", metavar="FILE.html")]
 
 
@@ -72,16 +65,29 @@ def metric_list(text: str) -> list[str]:
     return metrics
 
 
-def split_options(protocol: Protocol | None, **given: Any) -> dict[str, Any]:
-    """Those that were typed, if they belong to the protocol; whole numbers as such, which leave-last counts with."""
-    how = protocol or Protocol.strong
-    chosen = {name: value for name, value in given.items() if value is not None}
-    for name in chosen:
-        if name not in _BELONGS[how]:
-            raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {how.value}")
-    if how is Protocol.leave_last and float(chosen.get("validation", 0.5)).is_integer():
-        chosen["validation"] = int(chosen["validation"])
-    return chosen
+@dataclass(frozen=True)
+class SplitOptions:
+    """How a table is split, as asked for on the command line."""
+
+    held_out: Annotated[float | None, typer.Option(help="Share of a judged user's items to find (0.2).")] = None
+    test_users: Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")] = None
+    validation_users: Annotated[float | None, typer.Option(help="Share of users to validate on (strong, 0.1).")] = None
+    test: Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")] = None
+    validation: Annotated[
+        float | None, typer.Option(help="weak: share of what the test leaves (0.1); leave-last: how many (1); 0: none.")
+    ] = None
+    seed: Seed = None
+
+    def chosen(self, protocol: Protocol | None, **more: Any) -> dict[str, Any]:
+        """Those that were typed, if they belong to the protocol; leave-last counts with whole numbers."""
+        how = protocol or Protocol.strong
+        typed = {name: value for name, value in (vars(self) | more).items() if value is not None}
+        for name in typed:
+            if name not in _BELONGS[how]:
+                raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {how.value}")
+        if how is Protocol.leave_last and float(typed.get("validation", 0.5)).is_integer():
+            typed["validation"] = int(typed["validation"])
+        return typed
 
 
 def open_source(
@@ -92,10 +98,11 @@ def open_source(
     Options for reading and splitting belong to tables only; with a split they are an error rather than
     without effect.
     """
+    from deql.interactions.files import is_published_split
     from deql.interactions.public import read_lightgcn_split
     from deql.split import load_split
 
-    published = path.is_dir() and (path / "train.txt").is_file() and (path / "test.txt").is_file()
+    published = is_published_split(path)
     if not published and not _is_container(path):
         return table.read(path, quiet=quiet, find_time=protocol is Protocol.leave_last)
     typed = [f"--{name.replace('_', '-')}" for name in chosen] + ["--protocol"] * (protocol is not None)

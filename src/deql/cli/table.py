@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.options import AsJson, TableOptions, check_out, with_table_options
+from deql.cli.options import AsJson, TableOptions, check_out, with_options
 from deql.cli.show import bar, console, print_json, say
 from deql.cli.show import table as drawn
 from deql.errors import ParameterError
@@ -18,7 +18,7 @@ __all__ = ["convert", "info"]
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
 
 
-@with_table_options
+@with_options
 def info(data: TableFile, json: AsJson = False, *, table: TableOptions) -> None:
     """Read a table and say what is in it: columns, counts, sparsity, how uneven it is."""
     from deql.interactions.clean import describe_steps
@@ -51,7 +51,7 @@ def info(data: TableFile, json: AsJson = False, *, table: TableOptions) -> None:
     screen.print(drawn("Histories by length", ["items", "users", ""], _histogram(interactions)))
 
 
-@with_table_options
+@with_options
 def convert(
     data: TableFile,
     out: Annotated[

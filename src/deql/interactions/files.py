@@ -22,7 +22,7 @@ from deql.interactions.values import Rows
 from deql.parallel import map_ahead
 from deql.progress import Report
 
-__all__ = ["Table", "find_files", "first_block", "open_table"]
+__all__ = ["Table", "find_files", "first_block", "is_published_split", "open_table"]
 
 _WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
 """Files that hold the interactions in the folders of public data sets, whatever else is there."""
@@ -113,7 +113,7 @@ def find_files(source: Path) -> list[Path]:
             found = sorted(path for path in source.glob(pattern + ending) if path.is_file())
             if found:
                 return found
-        if (source / "train.txt").is_file() and (source / "test.txt").is_file():
+        if is_published_split(source):
             raise DataError(
                 f"{source} holds a published split, train.txt and test.txt: give the folder to deql evaluate, "
                 "or read one of the two"
@@ -132,6 +132,11 @@ def find_files(source: Path) -> list[Path]:
     if len(kinds) > 1:
         raise DataError(f"{source} holds files of several kinds ({name_some(kinds)}): name the one to read")
     return paths
+
+
+def is_published_split(path: Path) -> bool:
+    """Whether this is a folder with LightGCN's two files."""
+    return (path / "train.txt").is_file() and (path / "test.txt").is_file()
 
 
 def _raise(error: OSError) -> None:
