@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from deql.errors import printable
+from deql.plain_json import as_json
 
 __all__ = ["bar", "console", "print_json", "progress_wanted", "say", "table"]
 
@@ -31,19 +31,7 @@ def print_json(value: Any) -> None:
     >>> print_json({"item": "tea", "score": float("nan")})
     {"item": "tea", "score": null}
     """
-    print(json.dumps(_plain(value), ensure_ascii=False))
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
+    print(json.dumps(as_json(value), ensure_ascii=False))
 
 
 def console() -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from deql.errors import ParameterError
 from deql.evaluation.significance import holm, paired_t, wilcoxon
+from deql.plain_json import as_json
 
 __all__ = ["LEVEL", "Comparison", "PairedTest", "lower_is_better"]
 
@@ -219,7 +220,7 @@ class Comparison:
                        for metric, values in self.values.items()},
             "tests": [asdict(test) for metric in self.metrics for over in both for test in self.tests(metric, over)],
         }  # fmt: skip
-        return dict(_plain(plain))
+        return dict(as_json(plain))
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text."""
@@ -257,14 +258,3 @@ class Comparison:
             name: {metric: float(row[place]) for metric, row in columns.items()}
             for place, name in enumerate(self.names)
         }
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: no NaN, no infinity."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value

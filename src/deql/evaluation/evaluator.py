@@ -13,6 +13,7 @@ from deql.errors import DataError, ParameterError
 from deql.evaluation.metrics import LIST_METRICS, coverage, gini, novelty, parse_metric
 from deql.evaluation.passes import Ranked, group_models, ranked_slices, squared_errors
 from deql.evaluation.result import Evaluation
+from deql.interactions.table import masked
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.progress import Report, stages
@@ -168,12 +169,12 @@ def _errors(
     model: Recommender, m: int, ranked: Ranked, target: HeldOut, seen: csr_array, truth: csr_array
 ) -> NDArray[np.float64]:
     """Numerators of eq:2.1; an item that the model does not know is predicted as 0."""
-    assert isinstance(model, LinearAutoencoder)  # else ranked_slices would have refused
+    assert isinstance(model, LinearAutoencoder)  # else check_metrics would have refused
     assert ranked.squares is not None
     rows = slice(ranked.first, ranked.last)
-    known = squared_errors(model, ranked.squares[m], seen, _without(truth, seen))
+    known = _without(truth, seen)
     unseen = _without(target.held_out.matrix[rows], target.seen.matrix[rows])
-    return known + _squares(unseen) - _squares(_without(truth, seen))
+    return squared_errors(model, ranked.squares[m], seen, known) + _squares(unseen) - _squares(known)
 
 
 def _squares(matrix: csr_array) -> NDArray[np.float64]:
@@ -192,10 +193,7 @@ def _keys(matrix: csr_array) -> NDArray[np.int64]:
 def _without(matrix: csr_array, other: csr_array) -> csr_array:
     """``matrix`` without the entries that ``other`` has too."""
     kept = ~np.isin(_keys(matrix), _keys(other))
-    if kept.all():
-        return matrix
-    indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr].astype(matrix.indptr.dtype)
-    return csr_array((matrix.data[kept], matrix.indices[kept], indptr), shape=matrix.shape)
+    return matrix if kept.all() else masked(matrix, kept)
 
 
 def _hits(columns: NDArray[np.int32], truth: csr_array) -> NDArray[np.bool_]:

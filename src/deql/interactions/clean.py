@@ -121,19 +121,9 @@ def _after(data: Interactions, what: str) -> Interactions:
 def _keep(data: Interactions, mask: NDArray[np.bool_] | None, what: str) -> Interactions:
     """The marked interactions (all without a mask), and only the users and items that have any."""
     kept = data if mask is None or mask.all() else data.keep(mask)
-    matrix = kept.matrix
-    if not matrix.nnz:
+    if not kept.n_interactions:
         raise DataError(f"nothing is left after the step “{what}”, which had {data.n_interactions:,} interactions")
-    users = np.diff(matrix.indptr) > 0
-    items = np.bincount(matrix.indices, minlength=kept.n_items) > 0
-    if users.all() and items.all():
-        return _after(kept, what)
-    # A row without entries ends where it begins, so dropping its end drops the row.
-    indptr = np.concatenate([matrix.indptr[:1], matrix.indptr[1:][users]])
-    column = (np.cumsum(items) - 1).astype(matrix.indices.dtype)
-    compact = csr_array((matrix.data, column[matrix.indices], indptr), shape=(int(users.sum()), int(items.sum())))
-    titles = None if kept.titles is None else kept.titles[items]
-    return _after(replace(kept, matrix=compact, users=kept.users[users], items=kept.items[items], titles=titles), what)
+    return _after(kept.without_empty(), what)
 
 
 def _in_core(matrix: csr_array, k: int) -> NDArray[np.bool_]:

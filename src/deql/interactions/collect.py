@@ -95,7 +95,7 @@ class Collector:
             matrix, moments = masked(matrix, nonzero), None if moments is None else moments[nonzero]
         data = Interactions(matrix, user_ids, item_ids, moments)
         if zeros or not whole:
-            data = _without_empty(data)
+            data = data.without_empty()
         if zeros:
             steps.append(Step("weights that add up to 0 left out", data.n_users, data.n_items, data.n_interactions))
         return replace(data, steps=tuple(steps))
@@ -120,15 +120,6 @@ def _keep(rows: dict[str, Any], mask: NDArray[np.bool_], what: str, steps: list[
     users, items = rows["users"], rows["items"]
     left = [int(np.count_nonzero(np.bincount(codes))) for codes in (users, items)]
     steps.append(Step(what, left[0], left[1], len(users)))
-
-
-def _without_empty(data: Interactions) -> Interactions:
-    """Leave out users and items whose rows have all been left out, as the steps have counted them."""
-    by_user, by_item = np.diff(data.matrix.indptr) > 0, np.zeros(data.n_items, bool)
-    by_item[data.matrix.indices] = True
-    if not by_user.all():
-        data = data.take_users(by_user)
-    return data if by_item.all() else data.take_items(by_item)
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any] | None:

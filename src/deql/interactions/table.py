@@ -179,6 +179,20 @@ class Interactions:
         """
         return replace(self, matrix=masked(self.matrix, mask), times=None if self.times is None else self.times[mask])
 
+    def without_empty(self) -> Interactions:
+        """Only the users and items that have any interaction."""
+        matrix = self.matrix
+        users = np.diff(matrix.indptr) > 0
+        items = np.bincount(matrix.indices, minlength=self.n_items) > 0
+        if users.all() and items.all():
+            return self
+        # A row without entries ends where it begins, so dropping its end drops the row.
+        indptr = np.concatenate([matrix.indptr[:1], matrix.indptr[1:][users]])
+        column = (np.cumsum(items) - 1).astype(matrix.indices.dtype)
+        compact = csr_array((matrix.data, column[matrix.indices], indptr), shape=(int(users.sum()), int(items.sum())))
+        titles = None if self.titles is None else self.titles[items]
+        return replace(self, matrix=compact, users=self.users[users], items=self.items[items], titles=titles)
+
     def _times_of(self, part: Callable[[csr_array], csr_array]) -> NDArray[np.float64] | None:
         """Times of a part of the matrix: taking the part from a matrix of places says where they stand."""
         if self.times is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.errors import DataError
+from deql.errors import DataError, name_some
 from deql.interactions.dictionary import TextPart
 from deql.interactions.ids import as_whole_numbers
 
@@ -167,7 +167,7 @@ def _numbers(column: pl.Series, where: Where, what: str = "weight") -> NDArray[n
         row = _first(bad)
         found = column[row]
         reason = "is not a number" if numbers[row] is None else "is not finite"
-        raise where(row, f"{_short(found)} in column {column.name} {reason}: correct it, or name another {what}=…")
+        raise where(row, f"{name_some([found])} in column {column.name} {reason}: correct it, or name another {what}=…")
     return numbers.to_numpy()
 
 
@@ -180,10 +180,8 @@ def _moments(column: pl.Series, where: Where) -> NDArray[np.float64]:
         other = ~column.str.contains(r"^\d{4}-\d{2}-\d{2}")
         if other.any():
             row = _first(other)
-            problem = (
-                f"{_short(column[row])} in column {column.name} is no number and no date like 2005-03-04: rewrite it"
-            )
-            raise where(row, problem)
+            found = name_some([column[row]])
+            raise where(row, f"{found} in column {column.name} is no number and no date like 2005-03-04: rewrite it")
         column = _dates(column)
     if column.dtype in (pl.Time, pl.Duration):
         raise where(0, f"column {column.name} holds {column.dtype} values, which are no dates: name another time=…")
@@ -210,8 +208,3 @@ def _first(marks: pl.Series) -> int:
 def _times(marks: pl.Series) -> str:
     count = int(marks.sum())
     return "once" if count == 1 else f"{count:,} times in this part of the table"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
