@@ -12,7 +12,8 @@ from tests.data import ratings
 @given(R=ratings(max_items=12), power=st.sampled_from([0.0, 0.5, 1.0, -0.3]), tile=st.integers(1, 14))
 def test_gram_is_the_weighted_product(R, power, tile):
     weights = np.maximum((R != 0).sum(axis=1), 1) ** -float(power)
-    packed = gram(canonical(R), user_power=power, dtype=np.float64, tile=tile)
+    matrix = canonical(R)
+    packed = gram(matrix, weights=user_weights(matrix, power), dtype=np.float64, tile=tile)
     np.testing.assert_allclose(packed.to_dense(), R.T @ np.diag(weights) @ R, rtol=1e-12)
 
 
@@ -34,9 +35,9 @@ def test_large_counts_do_not_drift():
 @pytest.mark.parametrize("threads", ["1", "3", "8"])
 def test_gram_does_not_depend_on_threads(threads, monkeypatch):
     R = canonical(random_array((500, 600), density=0.05, rng=np.random.default_rng(1)))
-    expected = gram(R, user_power=0.7, tile=128).data.copy()
+    expected = gram(R, weights=user_weights(R, 0.7), tile=128).data.copy()
     monkeypatch.setenv("DEQL_THREADS", threads)
-    np.testing.assert_array_equal(gram(R, user_power=0.7, tile=128).data, expected)
+    np.testing.assert_array_equal(gram(R, weights=user_weights(R, 0.7), tile=128).data, expected)
 
 
 def test_gram_reports_progress_to_the_end():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from deql.precision.packed import PackedSymmetric, block_offset
 from deql.precision.plan import choose_tile
 from deql.progress import Report
 
-__all__ = ["gram", "user_weights"]
+__all__ = ["SharedGram", "gram", "user_weights", "weighted_diagonal"]
 
 _offset: Any = njit(block_offset)
 
@@ -40,15 +41,44 @@ def user_weights(matrix: csr_array, user_power: float) -> NDArray[np.float64]:
     return np.power(sizes, -user_power, out=weights, where=sizes > 0)
 
 
+def weighted_diagonal(matrix: csr_array, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """D, the diagonal of RᵀΛR, in float64.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> weighted_diagonal(csr_array([[1.0, 2.0], [0.0, 1.0]]), np.array([0.5, 1.0]))
+    array([0.5, 3. ])
+    """
+    values = matrix.astype(np.float64)
+    return np.asarray(values.multiply(values).T @ weights)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedGram:
+    """What all fits with the same user weights share: S, which each of them copies, and D.
+
+    Attributes
+    ----------
+    matrix : PackedSymmetric
+        S = RᵀΛR.
+    diagonal : ndarray of float64
+        D, before it was rounded to the type of S.
+    """
+
+    matrix: PackedSymmetric
+    diagonal: NDArray[np.float64]
+
+
 def gram(
     matrix: csr_array,
     *,
-    user_power: float = 0.0,
+    weights: NDArray[np.float64] | None = None,
     dtype: DTypeLike = np.float32,
     tile: int | None = None,
     report: Report | None = None,
 ) -> PackedSymmetric:
-    """S = RᵀΛR with Λ = diag(|u|^(−user_power)), packed.
+    """S = RᵀΛR with Λ = diag(weights), packed.
 
     Each entry is summed in float64 by one thread in the users' order and rounded once, so that the
     result does not depend on the number of threads and counts are exact (in float32 up to 2²⁴).
@@ -57,8 +87,8 @@ def gram(
     ----------
     matrix : csr_array
         Users × items R, its column indices sorted within each row.
-    user_power : float, default 0
-        See :func:`user_weights`.
+    weights : ndarray, optional
+        Of the users, see :func:`user_weights`; 1 for each if not given.
     dtype : dtype, default float32
         Type of the result.
     tile : int, optional
@@ -77,7 +107,7 @@ def gram(
     n = matrix.shape[1]
     packed = PackedSymmetric(n, tile or choose_tile(n), dtype=dtype)
     by_item = matrix.tocsc()
-    weighted = by_item.data * user_weights(matrix, user_power)[by_item.indices]
+    weighted = by_item.data * (np.ones(matrix.shape[0]) if weights is None else weights)[by_item.indices]
     # Rows are handed out in slices of about equal work: a row costs its users' histories and itself.
     histories = np.concatenate([[0], np.cumsum(np.diff(matrix.indptr)[by_item.indices])])
     rows = np.arange(n + 1, dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -96,15 +96,17 @@ class Recommender(ABC):
         -------
         self
         """
+        return self._fit(as_interactions(data), self._learn)
+
+    def _fit(self, data: Interactions, learn: Callable[[Interactions], None]) -> Self:
         self._check_parameters()
-        data = as_interactions(data)
         if not data.n_interactions:
             raise DataError("there are no interactions to learn from")
         # What an earlier fit left goes first: two inverses at once would need twice the memory.
         for name in [name for name in self.__dict__ if name.endswith("_") or name == "_item_index"]:
             del self.__dict__[name]
         self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
-        self._learn(data)
+        learn(data)
         self.items_, self.titles_ = data.items, data.titles
         self.n_users_ = data.n_users
         self.fitted_params_ = self.get_params()

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
-from deql.gram import gram, user_weights
+from deql.gram import SharedGram, gram, user_weights, weighted_diagonal
 from deql.interactions import Interactions
 from deql.kernels import contributions
 from deql.models.base import Recommender
+from deql.models.solvable import check_solvable_without_ridge
 from deql.precision import PackedSymmetric, invert
 from deql.precision.plan import STRIP
 from deql.progress import Report, stages
@@ -115,18 +117,36 @@ class LinearAutoencoder(_Fitted):
         if self.dtype not in ("float32", "float64"):
             raise ParameterError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}")
 
-    def _learn(self, data: Interactions) -> None:
-        matrix = data.matrix
-        weights = user_weights(matrix, self.user_power)
-        values = matrix.astype(np.float64)
-        diagonal = values.multiply(values).T @ weights
-        del values
+    def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
+        """Fit as :meth:`fit` does, with the Gram matrix of these data and this user_power already there.
+
+        S is copied, so that it serves other values of l2 and dropout too.
+
+        Parameters
+        ----------
+        data : Interactions
+        shared : SharedGram
+            In the type that ``dtype`` names.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(data, partial(self._learn, shared=shared))
+
+    def _learn(self, data: Interactions, shared: SharedGram | None = None) -> None:
+        weights = user_weights(data.matrix, self.user_power)
+        diagonal = weighted_diagonal(data.matrix, weights) if shared is None else shared.diagonal
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
             largest = name_some(data.items[[int(diagonal.argmax())]])
             raise DataError(f"the values of item {largest}, or l2, are too large for {self.dtype}")
-        self._check_invertible(data, diagonal)
+        if self._ridge == 0:
+            check_solvable_without_ridge(data, diagonal, self._dropped)
         with stages(self.progress) as stage:
-            store = gram(matrix, user_power=self.user_power, dtype=self.dtype, report=stage("Gram matrix"))
+            if shared is None:
+                store = gram(data.matrix, weights=weights, dtype=self.dtype, report=stage("Gram matrix"))
+            else:
+                store = shared.matrix.copy()
             store.add_to_diagonal(self._dropped / (1.0 - self._dropped) * diagonal + self._ridge)
             try:
                 residual = invert(store, stage("Inverse"))
@@ -144,43 +164,6 @@ class LinearAutoencoder(_Fitted):
         self.precision_, self.residual_, self.gram_diagonal_ = store, residual, diagonal
         self.engine_ = "memory"
         self._apply_rule()
-
-    def _check_invertible(self, data: Interactions, diagonal: NDArray[np.float64]) -> None:
-        """Say before the cubic work what would make A singular, and which items are at fault.
-
-        With a ridge A is always positive definite. With dropout alone it is so unless a column is
-        empty; without either it is S itself, which needs at least as many users as items and no two
-        equal columns.
-        """
-        if self._ridge > 0:
-            return
-        empty = np.flatnonzero(diagonal == 0)
-        if empty.size:
-            raise NotPositiveDefiniteError(
-                f"{empty.size:,} item{'s have' if empty.size > 1 else ' has'} no interactions "
-                f"({name_some(data.items[empty])}), so without a ridge there is no solution: "
-                "set l2 above 0 or leave the items out",
-                empty.tolist(),
-            )
-        if self._dropped > 0:
-            return
-        if data.n_users < data.n_items:
-            raise NotPositiveDefiniteError(
-                f"{data.n_users:,} users cannot determine {data.n_items:,} items ({name_some(data.items)}) "
-                "without a ridge: set l2 above 0",
-                range(data.n_items),
-            )
-        # Two equal columns have equal products with any vector, and others almost never have.
-        marks = data.matrix.astype(np.float64).T @ np.random.default_rng(0).standard_normal(data.n_users)
-        order = np.argsort(marks, kind="stable")
-        same = np.flatnonzero(np.diff(marks[order]) == 0)
-        if same.size:
-            pair = [int(order[same[0]]), int(order[same[0] + 1])]
-            raise NotPositiveDefiniteError(
-                f"items {name_some(data.items[pair])} occur with exactly the same users, so without a ridge "
-                "there is no single solution: set l2 above 0",
-                pair,
-            )
 
     def _apply_rule(self) -> None:
         diagonal = self.precision_.diagonal()

@@ -87,6 +87,10 @@ class PackedSymmetric:
             block[:] = dense[start:, start : start + block.shape[1]]
         return packed
 
+    def copy(self) -> PackedSymmetric:
+        """The same matrix in memory of its own."""
+        return PackedSymmetric(self.n, self.tile, self.data.copy())
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the stored numbers."""
