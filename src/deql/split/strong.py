@@ -29,7 +29,7 @@ def split_strong(
     ----------
     data : Interactions
     test_users, validation_users : float, default 0.1
-        Shares of the users.
+        Shares of the users. With ``validation_users=0`` there is no validation part.
     held_out : float, default 0.2
         Share of each judged user's items to be found.
     seed : int, default 0
@@ -49,11 +49,12 @@ def split_strong(
     """
     parameters = {"test_users": test_users, "validation_users": validation_users, "held_out": held_out}
     for name, share in parameters.items():
-        check_share(name, share)
+        if name != "validation_users" or isinstance(share, bool) or share != 0:
+            check_share(name, share)
     seed = check_seed(seed)
     data = as_interactions(data)
     n_test, n_validation = (round(share * data.n_users) for share in (test_users, validation_users))
-    if n_test == 0 or n_validation == 0 or n_test + n_validation >= data.n_users:
+    if n_test == 0 or (n_validation == 0) != (validation_users == 0) or n_test + n_validation >= data.n_users:
         raise DataError(
             f"{data.n_users:,} users cannot be split into {n_test:,} test, {n_validation:,} validation and the rest: "
             "choose other shares"
@@ -77,7 +78,8 @@ def split_strong(
         return HeldOut(part.keep(~hidden), part.keep(hidden))
 
     train = data.take_users(train_rows).take_items(known)
-    test, validation = judged(test_rows), judged(validation_rows)
+    test = judged(test_rows)
+    validation = judged(validation_rows) if n_validation else None
     if not test.seen.n_users:
         raise DataError(
             "no test user has two items that train has too, one to see and one to find: "
