@@ -1,5 +1,6 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -49,6 +50,21 @@ def test_an_error_in_a_slice_is_raised(threads, monkeypatch):
 
     with pytest.raises(ZeroDivisionError):
         run_slices(kernel, range(10))
+
+
+def test_threads_serve_again_for_the_next_call(monkeypatch):
+    monkeypatch.setenv("DEQL_THREADS", "2")
+    done, names = [], set()
+
+    def kernel(first, last):
+        done.append(first)
+        names.add(threading.current_thread().name)
+
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            run_slices(kernel, range(5), pool=pool)
+    assert sorted(done) == sorted(list(range(4)) * 20)
+    assert len(names) <= 2
 
 
 def test_a_stopped_kernel_returns_at_once(monkeypatch):

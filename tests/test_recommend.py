@@ -464,6 +464,28 @@ class TestSeveralModels:
             alone = rank(packed, gains[m], shifts[m], histories, k=12, exclude_seen=exclude_seen)
             assert_same_bits((items[m], scores[m]), alone)
 
+    @pytest.mark.parametrize("exclude_seen", [True, False])
+    @pytest.mark.parametrize("kind", ["alike", "unlike", "tied"])
+    def test_many_as_each_alone_and_as_the_dense_product(self, several, kind, exclude_seen):
+        """Candidates are collected for all models together, whether they want the same items or not."""
+        packed, _, _, histories = several
+        generator = np.random.default_rng(5)
+        alike = -(1 + np.linspace(0, 1, 25)[:, None] * generator.random(300))
+        gains = {"alike": alike, "unlike": generator.standard_normal((25, 300)), "tied": np.round(alike)}[kind]
+        shifts = generator.standard_normal((25, 300))
+        if kind == "tied":
+            packed = PackedSymmetric.from_dense(np.sign(packed.to_dense()), tile=128)
+            histories = csr_array((histories > 0).astype(float))
+        allowed = generator.random(300) < 0.9
+        options = {"k": 6, "exclude_seen": exclude_seen, "allowed": allowed}
+        items, scores = rank(packed, gains, shifts, histories, **options)
+        X, P = histories.toarray(), packed.to_dense().astype(float)
+        for m in range(25):
+            assert_same_bits((items[m], scores[m]), rank(packed, gains[m], shifts[m], histories, **options))
+            dense = X @ (P * gains[m] + np.diag(shifts[m]))
+            blocked = ((X > 0) & exclude_seen) | ~allowed
+            np.testing.assert_allclose(scores[m], best(dense, 6, blocked)[1], rtol=1e-9, atol=1e-9)
+
     @pytest.mark.parametrize(
         ("name", "value"),
         [("_USERS_PER_SLICE", 300), ("_CANDIDATE_BYTES", 1), ("_STRIP_NUMBERS", 1), ("_WORK_PER_THREAD", 1)],

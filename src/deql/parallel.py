@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ def run_slices(
     *arguments: Any,
     stop: NDArray[np.bool_] | None = None,
     poll: Callable[[], None] | None = None,
+    pool: ThreadPoolExecutor | None = None,
 ) -> None:
     """Call ``kernel(first, last, *arguments)`` for consecutive bounds, in threads.
 
@@ -62,6 +64,8 @@ def run_slices(
         Set to True on an interruption; a kernel that is given it too may look at it and return early.
     poll : callable, optional
         Called a few times a second while the work goes on, and at its end.
+    pool : ThreadPoolExecutor, optional
+        Threads to use again, for many short calls; none is left for others after an error.
 
     Examples
     --------
@@ -76,8 +80,8 @@ def run_slices(
         for first, last in slices:
             kernel(first, last, *arguments)
         return
-    with ThreadPoolExecutor(max(1, workers)) as pool:
-        pending = {pool.submit(kernel, first, last, *arguments) for first, last in slices}
+    with ThreadPoolExecutor(max(1, workers)) if pool is None else nullcontext(pool) as threads:
+        pending = {threads.submit(kernel, first, last, *arguments) for first, last in slices}
         try:
             while pending:
                 done, pending = wait(pending, timeout=0.2, return_when=FIRST_EXCEPTION)
@@ -88,7 +92,7 @@ def run_slices(
         except BaseException:
             if stop is not None:
                 stop[0] = True
-            pool.shutdown(wait=False, cancel_futures=True)
+            threads.shutdown(wait=False, cancel_futures=True)
             raise
 
 

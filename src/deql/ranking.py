@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 
@@ -22,7 +24,7 @@ NO_ITEM = -1
 
 _USERS_PER_SLICE = 2**16
 _CANDIDATE_BYTES = 2**28
-"""What the candidates of one slice of users may take, over all models."""
+"""What the candidates of one slice of users may take."""
 
 _STRIP_NUMBERS = 2**22
 """Numbers of P that are copied at once, though at least one strip: what is copied should still be in cache
@@ -95,17 +97,19 @@ def rank(
     scores = np.full((len(gains), users, k), np.nan)
     sums = np.zeros((len(gains), 0)) if squares is None else np.atleast_2d(squares)
     keep = k + SPARE
-    room = 2 * keep + 16
-    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (12 * room * len(gains))))
+    # All models' candidates, should no two want the same, and as many again as one wants; never more than all items.
+    room = min((len(gains) + 1) * keep + 16, n + 1)
+    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (12 * room)))
     slices = -(-users // per_slice)
     bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
-    for done, (first, last) in enumerate(pairwise(bounds)):
-        part = matrix if slices == 1 else matrix[first:last]
-        _rank_slice(
-            precision, gains, shifts, part, exclude_seen, allowed, keep, room,
-            items[:, first:last], scores[:, first:last], sums[:, first:last], exact,
-            None if report is None else partial(_report_slice, report, done, slices),
-        )  # fmt: skip
+    with ThreadPoolExecutor(thread_count()) as pool:
+        for done, (first, last) in enumerate(pairwise(bounds)):
+            part = matrix if slices == 1 else matrix[first:last]
+            _rank_slice(
+                partial(run_slices, pool=pool), precision, gains, shifts, part, exclude_seen, allowed, keep, room,
+                items[:, first:last], scores[:, first:last], sums[:, first:last], exact,
+                None if report is None else partial(_report_slice, report, done, slices),
+            )  # fmt: skip
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 
 
@@ -114,6 +118,7 @@ def _report_slice(report: Report, before: int, slices: int, done: int, total: in
 
 
 def _rank_slice(
+    run: Callable[..., None],
     precision: PackedSymmetric,
     gains: NDArray[np.float64],
     shifts: NDArray[np.float64],
@@ -131,6 +136,7 @@ def _rank_slice(
     """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
     n, tile = precision.n, precision.tile
     models, users = len(gains), matrix.shape[0]
+    by_item = np.ascontiguousarray(gains.T)
     stored = (precision.data, *precision.addresses())
     values = matrix.data.astype(precision.dtype, copy=False)
     histories = (matrix.indptr, matrix.indices, values)
@@ -141,9 +147,9 @@ def _rank_slice(
     at_once = max(1, min(tile, n, _STRIP_NUMBERS // max(1, len(rows))) // STRIP)
     strips = np.zeros((at_once, len(rows) * STRIP), precision.dtype)
     cursor, upcoming = matrix.indptr[:-1].copy(), np.zeros(users, np.int32)
-    bars = np.full((models, users), -np.inf)
-    found_scores, found_items = np.empty((models, users, room)), np.empty((models, users, room), np.int32)
-    found = np.zeros((models, users), np.int32)
+    bars = np.full((users, models), -np.inf)
+    found_sums, found_items = np.empty((users, room)), np.empty((users, room), np.int32)
+    found, limits = np.zeros(users, np.int32), np.full(users, min(2 * keep + 16, room), np.int32)
     workers = max(1, min(thread_count(), matrix.nnz * n // _WORK_PER_THREAD))
     # More slices of users than threads: one that is held up by other programs gets fewer.
     row_bounds, user_bounds = _bounds(len(rows), workers), _bounds(users, 4 * workers if workers > 1 else 1)
@@ -151,10 +157,11 @@ def _rank_slice(
     while low < n:
         end = min(low + at_once * STRIP, n, low - low % tile + tile)
         if allowed[low:end].any():
-            run_slices(pack_strips, row_bounds, *stored, tile, rows, low, end - low, strips)
-            run_slices(
+            run(pack_strips, row_bounds, *stored, tile, rows, low, end - low, strips)
+            run(
                 scan_users, user_bounds, low, end - low, strips, gains, shifts, *histories, places,
-                allowed, exclude_seen, keep, cursor, upcoming, bars, found_scores, found_items, found, squares,
+                allowed, exclude_seen, keep, by_item, cursor, upcoming, bars, found_sums, found_items, found, limits,
+                squares,
             )  # fmt: skip
         low = end
         if report is not None:
@@ -164,9 +171,9 @@ def _rank_slice(
     sizes = abs(matrix) @ roots * abs(gains * roots).max(axis=1)[:, None]
     if not exclude_seen:
         sizes += abs(matrix).max(axis=1).toarray() * abs(shifts).max(axis=1)[:, None]
-    run_slices(
+    run(
         finish_users, user_bounds, *stored, gains, shifts, *histories,
-        allowed, exclude_seen, keep, sizes, exact, found_scores, found_items, found, items, scores,
+        allowed, exclude_seen, keep, by_item, sizes, exact, found_sums, found_items, found, items, scores,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.errors import DataError, ParameterError
+from deql.evaluation.hits import find_hits
 from deql.evaluation.metrics import LIST_METRICS, coverage, gini, novelty, parse_metric
 from deql.evaluation.passes import Ranked, group_models, ranked_slices, squared_errors
 from deql.evaluation.result import Evaluation
@@ -135,12 +136,12 @@ def _judge(
     depth = max(1, *(k for _, k in wanted.values()))
     for ranked in ranked_slices(models, seen, depth, "mse" in wanted, report):
         rows = slice(ranked.first, ranked.last)
+        hits = find_hits(ranked.columns, truth[rows])
         for m, model in enumerate(models):
             columns = ranked.columns[m]
-            hits = _hits(columns, truth[rows])
             for text, (name, k) in wanted.items():
                 if name in LIST_METRICS:
-                    per_user[m][text][rows] = LIST_METRICS[name](hits, counts[rows], k)
+                    per_user[m][text][rows] = LIST_METRICS[name](hits[m], counts[rows], k)
                 elif name == "novelty":
                     per_user[m][text][rows] = novelty(columns, model.item_counts_, model.n_users_, k)
                 elif name in _OF_ALL:
@@ -194,9 +195,3 @@ def _without(matrix: csr_array, other: csr_array) -> csr_array:
     """``matrix`` without the entries that ``other`` has too."""
     kept = ~np.isin(_keys(matrix), _keys(other))
     return matrix if kept.all() else masked(matrix, kept)
-
-
-def _hits(columns: NDArray[np.int32], truth: csr_array) -> NDArray[np.bool_]:
-    """Which of the ranked columns are in the same row of ``truth``."""
-    ranked = np.arange(len(columns), dtype=np.int64)[:, None] * truth.shape[1] + columns
-    return np.asarray(np.isin(ranked, _keys(truth)) & (columns != NO_ITEM))

@@ -1,0 +1,121 @@
+"""Numba kernels for a user's candidates: one list for all models that share P, and the best of it under each.
+
+A candidate is a column i and its sum Σ_j x_j·P_ji, which no model changes. Models that are alike, such as
+those of a sweep over b, want nearly the same columns, so their common list is hardly longer than one model's.
+It is in the order of the columns, so of equal scores the one at the earlier place is better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["cut_back", "keep_best", "score_candidates", "select_best", "sort_best"]
+
+
+@njit(cache=True, nogil=True)
+def _better(score, item, other_score, other_item):  # type: ignore[no-untyped-def]
+    # The order of every list: the higher score first, and of equal scores the lower item.
+    return score > other_score or (score == other_score and item < other_item)
+
+
+@njit(cache=True, nogil=True)
+def keep_best(scores, items, fill, keep):  # type: ignore[no-untyped-def]
+    """Quickselect: the best ``keep`` of ``fill`` ≥ ``keep`` entries come first; returns the last one's score."""
+    low, high, last = 0, fill - 1, keep - 1
+    while low < high:
+        score, item = scores[(low + high) // 2], items[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while _better(scores[i], items[i], score, item):
+                i += 1
+            while _better(score, item, scores[j], items[j]):
+                j -= 1
+            if i <= j:
+                scores[i], scores[j] = scores[j], scores[i]
+                items[i], items[j] = items[j], items[i]
+                i += 1
+                j -= 1
+        if last <= j:
+            high = j
+        elif last >= i:
+            low = i
+        else:
+            break
+    return scores[last]
+
+
+@njit(cache=True, nogil=True)
+def sort_best(scores, items, fill):  # type: ignore[no-untyped-def]
+    """Shell sort, the best first: lists are short, and it needs no memory."""
+    gap = fill // 2
+    while gap > 0:
+        for i in range(gap, fill):
+            score, item = scores[i], items[i]
+            j = i
+            while j >= gap and _better(score, item, scores[j - gap], items[j - gap]):
+                scores[j], items[j] = scores[j - gap], items[j - gap]
+                j -= gap
+            scores[j], items[j] = score, item
+        gap //= 2
+
+
+@njit(cache=True, nogil=True)
+def score_candidates(  # type: ignore[no-untyped-def]
+    sums, items, fill, by_item, shifts, history, values, exclude_seen, table
+):
+    """Fill the table, candidates × models, with their scores; ``by_item`` holds gains, items × models."""
+    models = by_item.shape[1]
+    for t in range(fill):
+        item = items[t]
+        for m in range(models):
+            table[t, m] = sums[t] * by_item[item, m]
+        if not exclude_seen:
+            p = np.searchsorted(history, item)
+            if p < len(history) and history[p] == item:
+                for m in range(models):
+                    table[t, m] += values[p] * shifts[m, item]
+
+
+@njit(cache=True, nogil=True)
+def select_best(column, keep, scores, places):  # type: ignore[no-untyped-def]
+    """Put the places of the best ``keep`` entries of a column of the table first, and their scores.
+
+    ``places`` holds every place once. Good is the order that a model alike has left: the worst of its
+    choice tells most of the others apart. Returns the score of the last one kept, −∞ if all are.
+    """
+    fill = len(column)
+    for t in range(fill):
+        scores[t] = column[places[t]]
+    if fill < keep:
+        return -np.inf
+    worst = 0
+    for t in range(1, keep):
+        if _better(scores[worst], places[worst], scores[t], places[t]):
+            worst = t
+    score, place, rivals = scores[worst], places[worst], keep
+    for t in range(keep, fill):
+        if _better(scores[t], places[t], score, place):
+            scores[t], scores[rivals] = scores[rivals], scores[t]
+            places[t], places[rivals] = places[rivals], places[t]
+            rivals += 1
+    return keep_best(scores, places, rivals, keep) if rivals > keep else score
+
+
+@njit(cache=True, nogil=True)
+def cut_back(sums, items, fill, table, keep, bars):  # type: ignore[no-untyped-def]
+    """Drop the candidates that are among the best ``keep`` of no model; returns how many stay.
+
+    The worst score that a model keeps becomes its bar: a column that follows must beat it.
+    """
+    scores, places, wanted = np.empty(fill), np.arange(fill), np.zeros(fill, np.bool_)
+    for m in range(len(bars)):
+        bars[m] = select_best(table[:fill, m], keep, scores, places)
+        for t in range(keep):
+            wanted[places[t]] = True
+    kept = 0
+    for t in range(fill):
+        if wanted[t]:
+            sums[kept], items[kept] = sums[t], items[t]
+            kept += 1
+    return kept
