@@ -38,6 +38,7 @@ __all__ = [
     "split_leave_last",
     "split_strong",
     "split_weak",
+    "tune",
 ]
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from deql.models import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE, Popularity
     from deql.split import load_split, split_leave_last, split_strong, split_weak
     from deql.store import load
+    from deql.tuning import tune
 
 
 # Where each public name lives: imported at first use, so that `import deql` costs nothing.
@@ -63,6 +65,7 @@ _HOMES = {
     "deql.evaluation": ("evaluate",),
     "deql.evaluation.contest": ("compare",),
     "deql.store": ("load",),
+    "deql.tuning": ("tune",),
     "deql.errors": ("DeqlError", "ModelFileError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

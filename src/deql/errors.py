@@ -41,6 +41,10 @@ class SplitFileError(DeqlError):
     """A split file that is truncated, altered, foreign or newer than this library."""
 
 
+class JournalError(DeqlError):
+    """A journal of a search that is damaged, foreign, in use or of another search."""
+
+
 class NotPositiveDefiniteError(DeqlError):
     """The Gram matrix plus its diagonal has no inverse.
 

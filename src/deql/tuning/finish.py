@@ -1,0 +1,124 @@
+"""The end of a search: the leaderboard, the winner fitted, its curve over b, and the comparison with b = 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deql.errors import DataError
+from deql.evaluation import Evaluation, evaluate
+from deql.evaluation.comparison import lower_is_better
+from deql.evaluation.significance import paired_t
+from deql.plain_json import as_json
+from deql.tuning.result import Curve, Rival, Tuning
+from deql.tuning.space import Point, Rule, Space
+from deql.tuning.workbench import Outcome, Workbench
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["finish"]
+
+CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
+"""Values of b of the sensitivity curve: the paper's range, and some way beyond."""
+
+Row = dict[str, Any]
+
+
+def finish(bench: Workbench, space: Space, complete: bool) -> Tuning:
+    """Rank what was measured, fit the winner and put into words what was found."""
+    metric, trainer, ground = bench.metrics[0], bench.full, bench.full.ground
+    rows = _leaderboard(bench)
+    if not rows:
+        failures = [outcome.failure for known in (bench.outcomes, bench.looks) for outcome in known.values()]
+        raise DataError(f"no point of the space gave a model: {failures[0]}")
+    winner = rows[0]
+    zero = next((row for row in rows if row["b"] == 0), None)
+    beaten = zero or winner | {"b": 0.0, "xi": None}
+
+    # The rival first, so that two inverses are never there at once.
+    at_zero = None if _point(beaten) == _point(winner) else trainer.judge(_point(beaten), [_rule(beaten)], [metric])[0]
+    fitted = trainer.fit(_point(winner))
+    model = fitted.with_rule(**_rule(winner))
+    bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
+    models = [fitted.with_rule(b=b, popularity_power=winner["popularity_power"]) for b in bs]
+    judged = evaluate([model, fitted.with_rule(**_rule(beaten)), *models], ground.validation, bench.metrics)
+    curve = _curve(bs, judged[2:], bench.metrics)
+    rival = _compare(metric, judged[0], judged[1] if at_zero is None else at_zero, beaten, zero is not None)
+    if ground.final is not ground.train:
+        kind, parameters = type(model), model.get_params()
+        del fitted, model, models
+        trainer.release()
+        model = kind(**parameters).fit(ground.final)
+
+    tuning = Tuning(
+        model=model, table=_frame(rows, bench.metrics), metric=metric, best=winner, curve=curve, rival=rival,
+        space=space, looks=_frame(_looks(bench), [metric]), judged=len(judged[0].users), how=ground.how,
+        complete=complete, inverses=len(bench.outcomes), seconds=bench.spent, journal=bench.journal.path,
+    )  # fmt: skip
+    end = as_json({"step": "end", "best": winner, "curve": vars(curve), "rival": vars(rival), "complete": complete,
+                   "sentence": tuning.sentence})  # fmt: skip
+    if end not in bench.journal.records:
+        bench.journal.append(end)
+    return tuning
+
+
+def _leaderboard(bench: Workbench) -> list[Row]:
+    """A row for each model measured, best first; of equal ones the smaller parameters first."""
+    metric = bench.metrics[0]
+    sign = 1.0 if lower_is_better(metric) else -1.0
+    found = [
+        (sign * outcome.values[metric][place], outcome.point, place, outcome)
+        for outcome in bench.outcomes.values() if outcome.failure is None
+        for place in range(len(bench.rules))
+    ]  # fmt: skip
+    found.sort(key=lambda entry: entry[:3])
+    return [_row(outcome, bench.rules[place], place) for _, _, place, outcome in found]
+
+
+def _looks(bench: Workbench) -> list[Row]:
+    """A row for each first look that gave a model, best first."""
+    found = [outcome for outcome in bench.looks.values() if outcome.failure is None]
+    rows = [_row(outcome, bench.rules[bench.best_rule(outcome)], bench.best_rule(outcome)) for outcome in found]
+    return sorted(rows, key=lambda row: row[bench.metrics[0]], reverse=not lower_is_better(bench.metrics[0]))
+
+
+def _row(outcome: Outcome, rule: Rule, place: int) -> Row:
+    return (
+        outcome.point._asdict()
+        | {
+            "b": rule.get("b"),
+            "xi": rule.get("xi"),
+            "popularity_power": rule["popularity_power"],
+        }
+        | {metric: values[place] for metric, values in outcome.values.items()}
+    )
+
+
+def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
+    import polars as pl
+
+    names = [*Point._fields, "b", "xi", "popularity_power", *metrics]
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Float64))
+
+
+def _point(row: Row) -> Point:
+    return Point(*(row[name] for name in Point._fields))
+
+
+def _rule(row: Row) -> Rule:
+    return {name: row[name] for name in ("b", "xi", "popularity_power") if row[name] is not None}
+
+
+def _curve(bs: list[float], judged: list[Evaluation], metrics: list[str]) -> Curve:
+    return Curve(
+        bs,
+        {metric: [one.means[metric] for one in judged] for metric in metrics},
+        {metric: [one.standard_errors[metric] for one in judged] for metric in metrics},
+    )
+
+
+def _compare(metric: str, winner: Evaluation, other: Evaluation, row: Row, searched: bool) -> Rival:
+    mine, theirs = winner.per_user[metric], other.per_user[metric]
+    p_value = paired_t(theirs, mine) if lower_is_better(metric) else paired_t(mine, theirs)
+    parameters = {name: value for name, value in row.items() if name in (*Point._fields, "b", "popularity_power")}
+    return Rival(parameters, searched, other.means[metric], winner.means[metric] - other.means[metric], p_value)

@@ -1,0 +1,168 @@
+"""A search on disk: one line for each finished step, so that it can be killed at any moment and go on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from deql.errors import JournalError
+from deql.plain_json import as_json
+
+__all__ = ["Journal"]
+
+VERSION = 1
+
+Record = dict[str, Any]
+
+
+class Journal:
+    """Steps of a search in the order they were finished.
+
+    The first line says which search it is; each other line is a step. A line is appended and synced to disk
+    before the search goes on, so what a killed process leaves is whole lines and at most one torn one, which
+    is dropped when the file is opened again.
+
+    Parameters
+    ----------
+    path : Path or None
+        JSON lines; None keeps them in memory only.
+    search : dict
+        What the result depends on. A file that was begun with another one is refused.
+
+    Attributes
+    ----------
+    records : list of dict
+        The steps so far.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for value in (1, 2):
+    ...         with Journal(Path(folder, "a.jsonl"), {"metric": "ndcg@20"}) as journal:
+    ...             journal.append({"step": "look", "value": value})
+    ...     journal.records
+    [{'step': 'look', 'value': 1}, {'step': 'look', 'value': 2}]
+    """
+
+    def __init__(self, path: Path | None, search: Mapping[str, Any]) -> None:
+        self.path = path
+        self.records: list[Record] = []
+        self._file: IO[bytes] | None = None
+        head = {"deql": "tuning", "version": VERSION, "search": as_json(dict(search))}
+        if path is None:
+            return
+        try:
+            if path.exists() and not path.is_file():
+                raise JournalError(f"the journal {path} is not a plain file: name one")
+            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115  open as long as the journal is
+            self._lock()
+            self._read(head)
+        except OSError as error:
+            self.close()
+            raise JournalError(f"the journal {path} cannot be used: {(error.strerror or str(error)).lower()}") from None
+        except JournalError:
+            self.close()
+            raise
+
+    def append(self, record: Record) -> None:
+        """Add a step; it is on disk when this returns."""
+        record = as_json(record)
+        if self._file is not None:
+            try:
+                self._write(record)
+            except OSError as error:
+                raise JournalError(
+                    f"the journal {self.path} could not be written: {(error.strerror or str(error)).lower()}; "
+                    "what it has is safe, and the same command goes on from there"
+                ) from None
+        self.records.append(record)
+
+    def close(self) -> None:
+        """Let the file go; the records stay."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, record: Record) -> None:
+        assert self._file is not None
+        rest = memoryview(_line(record))
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        os.fsync(self._file.fileno())
+
+    def _lock(self) -> None:
+        """Two processes on one journal would do everything twice."""
+        try:
+            import fcntl
+        except ImportError:  # not on this system
+            return
+        assert self._file is not None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JournalError(f"the journal {self.path} is in use: another process is tuning with it") from None
+
+    def _read(self, head: Record) -> None:
+        """All records but a torn last line, which is cut off once the file is known to be this search's."""
+        assert self._file is not None
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content.rfind(b"\n") + 1
+        lines = content[:whole].splitlines()
+        if len(lines) > 1 and not _is_record(lines[-1]):  # a file may grow on disk before what it holds gets there
+            whole -= len(lines.pop()) + 1
+        if lines:
+            self._check_head(lines[0], head)
+            self.records = [self._parse(line, number) for number, line in enumerate(lines[1:], start=2)]
+        elif not _line(head).startswith(content):
+            raise self._foreign()
+        if whole < len(content):
+            self._file.truncate(whole)
+        if not lines:
+            self._write(head)
+
+    def _check_head(self, line: bytes, head: Record) -> None:
+        found = json.loads(line) if _is_record(line) else {}
+        if found.get("deql") != "tuning":
+            raise self._foreign()
+        if found.get("version") != VERSION:
+            raise JournalError(f"{self.path} is of version {found.get('version')}, this library reads {VERSION}")
+        before, now = found["search"], head["search"]
+        changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        if changed:
+            raise JournalError(
+                f"{self.path} is the journal of a search with other {', '.join(changed)}: "
+                "name another file, or delete it to begin again"
+            )
+
+    def _foreign(self) -> JournalError:
+        return JournalError(f"{self.path} is not a journal of a search: name another file")
+
+    def _parse(self, line: bytes, number: int) -> Record:
+        if not _is_record(line) or "step" not in json.loads(line):
+            raise JournalError(f"line {number} of {self.path} is damaged: delete that line, or the file to begin again")
+        return dict(json.loads(line))
+
+
+def _line(record: Record) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

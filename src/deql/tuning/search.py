@@ -1,0 +1,146 @@
+"""Which points to measure: all of a grid, the best of it by a first look, or those that Optuna asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from deql.errors import DeqlError
+from deql.progress import Report, stages
+from deql.tuning.space import Point, Space, ridges_around
+from deql.tuning.workbench import Workbench
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["KEPT", "SEARCHES", "need_optuna", "search_grid", "search_optuna"]
+
+SEARCHES = ("grid", "optuna")
+
+KEPT = 1 / 4
+"""Share of the points that go on to a full inverse after the first look."""
+
+_LEAST_KEPT = 6
+_LOOKS_PER_INVERSE = 4
+_MOST_TRIALS = 10_000
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def search_grid(bench: Workbench, points: Sequence[Point]) -> None:
+    """Measure the points; with first looks only the best quarter of them, and within the budget.
+
+    Where a limit may end it early, points come from all over the grid.
+    """
+    chosen = [points[place] for place in spread_order(len(points))] if bench.budget.limited else list(points)
+    if bench.small is not None:
+        with stages(bench.full.progress) as stage:
+            looked_at = _look_at(bench, chosen, stage("First looks"))
+        chosen = kept_after_looks(looked_at, [bench.look(point) for point in looked_at], len(points))
+    chosen = chosen[: bench.budget.inverses]
+    bench.planned = len(chosen)
+    for point in by_user_power(chosen):
+        if bench.may_measure(point):
+            bench.measure(point)
+
+
+def _look_at(bench: Workbench, points: Sequence[Point], report: Report | None) -> list[Point]:
+    """Take first looks, as many as the budget allows; those points that gave a model."""
+    found = []
+    for done, point in enumerate(points):
+        if report is not None:
+            report(done, len(points))
+        if bench.may_look(point) and bench.look(point) > -math.inf:
+            found.append(point)
+    return found
+
+
+def search_optuna(bench: Workbench, space: Space, seed: int) -> None:
+    """Measure what Optuna's TPE sampler asks for, between the smallest and the largest value of each axis.
+
+    A trial whose first look is below the best quarter of those so far is pruned.
+    """
+    optuna = need_optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed),
+        pruner=optuna.pruners.PercentilePruner(100 * KEPT, n_startup_trials=_LEAST_KEPT),
+    )
+    inverses = bench.budget.inverses
+    bench.planned = inverses
+    for _ in range(_LOOKS_PER_INVERSE * inverses if inverses is not None else _MOST_TRIALS):
+        trial = study.ask()
+        point = _suggest(trial, space, bench.full.mean_diagonal)
+        if not bench.may_measure(point):
+            break
+        if bench.small is not None and bench.may_look(point):
+            worth = bench.look(point)
+            if worth > -math.inf:
+                trial.report(worth, step=0)
+                if trial.should_prune():
+                    study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                    continue
+        worth = bench.measure(point)
+        if worth > -math.inf:
+            study.tell(trial, worth)
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+
+
+def need_optuna() -> Any:
+    """Optuna, or what to install."""
+    try:
+        import optuna
+    except ImportError:
+        raise DeqlError('this search needs Optuna: pip install "deql[tune]", or search by grid') from None
+    return optuna
+
+
+def _suggest(trial: optuna.Trial, space: Space, mean_diagonal: Callable[[float], float]) -> Point:
+    """A point in round numbers, so that people can type it."""
+
+    def between(name: str, values: Sequence[float], form: str, log: bool = False) -> float:
+        low, high = min(values), max(values)
+        if low == high:
+            return low
+        return min(max(float(f"{trial.suggest_float(name, low, high, log=log):{form}}"), low), high)
+
+    user_power = between("user_power", space.user_power, ".1f")
+    dropout = between("dropout", space.dropout, ".2f")
+    # Around the mean diagonal the series moves with user_power, and Optuna wants one range: that around 1.
+    ridges = [l2 for l2 in space.l2 or ridges_around(1.0) if l2 > 0] or [0.0]
+    l2 = between("l2", ridges, ".3g", log=True)
+    return Point(l2 if space.l2 else float(f"{l2 * mean_diagonal(user_power):.3g}"), dropout, user_power)
+
+
+def kept_after_looks(points: Sequence[Point], worth: Sequence[float], of: int) -> list[Point]:
+    """The best of the points, best first: as many as a quarter of ``of``, how many there were to look at.
+
+    Examples
+    --------
+    >>> points = [Point(float(l2), 0.0, 0.0) for l2 in range(30)]
+    >>> [int(point.l2) for point in kept_after_looks(points, [-abs(l2 - 7.2) for l2 in range(30)], 30)]
+    [7, 8, 6, 9, 5, 10, 4, 11]
+    """
+    order = sorted(range(len(points)), key=lambda place: -worth[place])
+    return [points[place] for place in order[: max(_LEAST_KEPT, math.ceil(KEPT * of))]]
+
+
+def spread_order(count: int) -> list[int]:
+    """All numbers below ``count``, so that the first few lie apart, as multiples of the golden ratio do.
+
+    Examples
+    --------
+    >>> spread_order(8)
+    [0, 5, 2, 7, 4, 1, 6, 3]
+    """
+    return sorted(range(count), key=lambda place: place * _GOLDEN % 1)
+
+
+def by_user_power(points: Sequence[Point]) -> list[Point]:
+    """The points, those of one user_power together: they share a Gram matrix."""
+    first: dict[float, int] = {}
+    for place, point in enumerate(points):
+        first.setdefault(point.user_power, place)
+    return sorted(points, key=lambda point: first[point.user_power])

@@ -1,0 +1,176 @@
+"""What is searched: values that need an inverse each, and values that every inverse gives for nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from deql.errors import ParameterError
+from deql.models import DEQL, RDLAE
+
+__all__ = ["NAMED", "Point", "Rule", "Space", "as_space", "ridges_around"]
+
+Rule = dict[str, float]
+"""Parameters for ``with_rule``: b or xi, and popularity_power."""
+
+_BELOW, _ABOVE = 2, 3
+
+
+class Point(NamedTuple):
+    """What P depends on."""
+
+    l2: float
+    dropout: float
+    user_power: float
+
+
+@dataclass(frozen=True)
+class Space:
+    """The values of each hyper-parameter.
+
+    Every combination of the first three is an inverse; every combination of the others is scored on each of them.
+
+    Parameters
+    ----------
+    l2 : tuple of float or None
+        None takes values around the mean diagonal of the Gram matrix (see :func:`ridges_around`), for each
+        user_power its own, because weights of users and of interactions move what l2 is measured against.
+    dropout, user_power : tuple of float
+    b : tuple of float
+        Ratios b/a. With 0 the zero diagonal is among them: at the same l2 both are EDLAE.
+    xi : tuple of float
+        Bounds of RDLAE's diagonal, scored beside the values of b.
+    popularity_power : tuple of float
+
+    Examples
+    --------
+    >>> space = Space(l2=(10.0, 100.0), dropout=(0.3,), b=(0.0, 1.0), xi=(0.1,), popularity_power=(0.0, 0.2))
+    >>> len(space.rules()), space.points(lambda user_power: 1.0)
+    (6, [Point(l2=10.0, dropout=0.3, user_power=0.0), Point(l2=100.0, dropout=0.3, user_power=0.0)])
+    """
+
+    l2: tuple[float, ...] | None = None
+    dropout: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9)
+    user_power: tuple[float, ...] = (0.0,)
+    b: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
+    xi: tuple[float, ...] = ()
+    popularity_power: tuple[float, ...] = (0.0,)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, _values(field.name, getattr(self, field.name)))
+        if not self.b and not self.xi:
+            raise ParameterError("the space needs at least one value of b or of xi")
+        for field in fields(self):
+            values = getattr(self, field.name)
+            if not values and values is not None and field.name not in ("b", "xi"):
+                raise ParameterError(f"the space needs at least one value of {field.name}")
+            kind = RDLAE if field.name == "xi" else DEQL
+            for value in values or ():
+                kind(**{field.name: value})._check_parameters()
+
+    def points(self, mean_diagonal: Callable[[float], float]) -> list[Point]:
+        """All combinations that need an inverse of their own, user_power by user_power.
+
+        Parameters
+        ----------
+        mean_diagonal : callable
+            Mean diagonal of the Gram matrix for a user_power.
+        """
+        return [
+            Point(l2, dropout, user_power)
+            for user_power in self.user_power
+            for l2, dropout in product(self.l2 or ridges_around(mean_diagonal(user_power)), self.dropout)
+        ]
+
+    def rules(self) -> list[Rule]:
+        """All combinations that share an inverse."""
+        main = [{"b": b} for b in self.b] + [{"xi": xi} for xi in self.xi]
+        return [rule | {"popularity_power": power} for power in self.popularity_power for rule in main]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return asdict(self)
+
+
+def ridges_around(mean_diagonal: float) -> tuple[float, ...]:
+    """Six values of the series …, 1, 3, 10, 30, … around the mean diagonal: from a tenth of it to thirty times as much.
+
+    Examples
+    --------
+    >>> ridges_around(24.0)
+    (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+    >>> ridges_around(0.1)
+    (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    """
+    if not 0 < mean_diagonal < math.inf:
+        raise ParameterError(f"l2 cannot go by the mean diagonal, which is {mean_diagonal:g}: give values of l2")
+    middle = round(2 * math.log10(mean_diagonal))
+    steps = range(middle - _BELOW, middle + _ABOVE + 1)
+    return tuple(float(f"{(1, 3)[step % 2]}e{step // 2}") for step in steps)
+
+
+def as_space(space: str | Space | Mapping[str, Any]) -> Space:
+    """A space from its name, or from values that take the place of those of the default space.
+
+    Examples
+    --------
+    >>> as_space({"b": 1, "l2": [10, 20]}).b
+    (1.0,)
+    >>> as_space("paper").dropout
+    (0.1, 0.2, 0.3, 0.4, 0.5, 0.8)
+    """
+    if isinstance(space, Space):
+        return space
+    if isinstance(space, str):
+        if space not in NAMED:
+            raise ParameterError(f"there is no space {space!r}: say {', '.join(NAMED)}, or give values")
+        return NAMED[space]
+    if not isinstance(space, Mapping):
+        raise ParameterError(f"a space is a name, a dict of values or a Space, got {space!r}")
+    return with_axes(DEFAULT, space)
+
+
+def with_axes(space: Space, axes: Mapping[str, Any]) -> Space:
+    """The space with other values of some hyper-parameters; a single value holds one fixed."""
+    names = [field.name for field in fields(Space)]
+    for name in axes:
+        if name == "zero_diagonal":
+            raise ParameterError("zero_diagonal is no axis of the space: at the same l2 it is b = 0, so add 0 to b")
+        if name not in names:
+            raise ParameterError(f"a space has no {name!r}: it has {', '.join(names)}")
+    return replace(space, **axes)
+
+
+def _values(name: str, values: Any) -> tuple[float, ...] | None:
+    if name == "l2" and values is None:
+        return None
+    values = values.tolist() if hasattr(values, "tolist") else values
+    several = values if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [values]
+    numbers = []
+    for value in several:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise ParameterError(f"{name} must be a number or a list of numbers, got {value!r}")
+        numbers.append(float(value))
+    return tuple(dict.fromkeys(numbers))
+
+
+DEFAULT = Space(user_power=(0.0, 0.4, 0.8), popularity_power=(0.0, 0.1, 0.2, 0.3))
+
+NAMED = {
+    "default": DEFAULT,
+    # A few inverses: what a first model is worth waiting for.
+    "quick": replace(DEFAULT, dropout=(0.2, 0.5, 0.8), user_power=(0.0,), popularity_power=(0.0, 0.2)),
+    # The paper's ranges of b, p and λ, with λ read as l2.
+    "paper": Space(
+        l2=(10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 300.0, 500.0),
+        dropout=(0.1, 0.2, 0.3, 0.4, 0.5, 0.8),
+        b=(0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
+    ),
+}
+"""Spaces by name."""

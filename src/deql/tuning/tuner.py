@@ -1,0 +1,164 @@
+"""``deql.tune``: the best of a space, chosen on validation users only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deql.errors import DataError, ParameterError
+from deql.evaluation.metrics import LIST_METRICS, parse_metric
+from deql.split.draw import check_seed
+from deql.tuning.finish import finish
+from deql.tuning.ground import Ground, sample_items, stake_out
+from deql.tuning.journal import Journal
+from deql.tuning.result import Tuning
+from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna
+from deql.tuning.space import Space, as_space
+from deql.tuning.trainer import Trainer
+from deql.tuning.workbench import Budget, Workbench
+
+__all__ = ["metrics_for", "tune"]
+
+Tell = Callable[[str], None]
+
+SAMPLE = 0.25
+"""Share of the items in a first look: its inverse takes a 64th of the time."""
+
+LOOK_USERS = 2_000
+"""At most so many users are judged in it."""
+
+_LEAST_ITEMS, _LEAST_POINTS = 2_000, 12
+"""Below, an inverse is as quick as a first look, or there is nothing to sort out."""
+
+_OPTUNA_INVERSES = 30
+_CURVE_K = 20
+
+
+def tune(
+    data: Any,
+    space: str | Space | Mapping[str, Any] = "default",
+    metric: str = "ndcg@20",
+    budget: int | str | None = None,
+    *,
+    search: str = "grid",
+    prune: bool = True,
+    seed: int = 0,
+    journal: str | os.PathLike[str] | None = None,
+    dtype: str = "float32",
+    progress: bool = False,
+    tell: Tell | None = None,
+) -> Tuning:
+    """Find the best hyper-parameters on validation users, and fit the model that has them.
+
+    One inverse for each (l2, dropout, user_power); every b, ξ and popularity_power on it is scored in the same pass.
+    The test part of a split is not read. Ctrl-C ends the search and returns the best so far.
+
+    Parameters
+    ----------
+    data : Split, Interactions or sparse matrix
+        A split's validation part decides. Where it has none, a tenth of each user's training interactions is held
+        out for that; of data that are not split, a tenth of the users. The winner is fitted on ``split.train``,
+        or on all data.
+    space : str, dict or Space
+        ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power) in
+        place of those of the default space.
+    metric : str, default "ndcg@20"
+        What decides: any metric that has a value for each user.
+    budget : int or str, optional
+        At most so many inverses, or a time such as ``"20min"``; without it the whole grid, with Optuna 30 inverses.
+    search : {"grid", "optuna"}, default "grid"
+        Optuna (extra ``tune``) searches between the values of the space.
+    prune : bool, default True
+        Take a first look at each point on a quarter of the items, and measure only the best quarter of the points.
+    seed : int, default 0
+        For what is held out here, the sample of items, and Optuna.
+    journal : path, optional
+        File to which each finished point is added. The same call with the same file goes on where it was killed.
+    dtype : {"float32", "float64"}, default "float32"
+    progress : bool, default False
+        Show progress bars on standard error.
+    tell : callable, optional
+        Called with a line for each point.
+
+    Returns
+    -------
+    Tuning
+        ``.model``, ``.table`` and what they mean in words.
+
+    Examples
+    --------
+    >>> import deql
+    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
+    >>> best = deql.tune(split, {"l2": [3, 30], "dropout": 0.3, "user_power": 0, "popularity_power": 0})
+    >>> best.inverses, best.table.height, best.best["l2"]
+    (2, 22, 3.0)
+    """
+    chosen = as_space(space)
+    limit = Budget.parse(budget)
+    seed = check_seed(seed)
+    if search not in SEARCHES:
+        raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
+    metrics = metrics_for(metric)
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    if search == "optuna":
+        need_optuna()
+        limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
+    ground = stake_out(data, seed)
+    full = Trainer(ground, dtype, progress)
+    points = chosen.points(full.mean_diagonal)
+    small = (
+        _first_looks(ground, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
+    )
+    identity = {
+        "data": ground.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": search,
+        "prune": prune, "seed": seed, "dtype": dtype,
+    }  # fmt: skip
+    path = None if journal is None else Path(journal)
+    with Journal(path, identity) as log:
+        bench = Workbench(full, small, chosen.rules(), metrics, log, limit, tell)
+        complete = True
+        try:
+            if search == "grid":
+                search_grid(bench, points)
+            else:
+                search_optuna(bench, chosen, seed)
+        except KeyboardInterrupt:
+            if not any(outcome.failure is None for outcome in bench.outcomes.values()):
+                raise
+            complete = False
+            if tell is not None:
+                tell("interrupted: fitting the best so far; Ctrl-C again leaves without it")
+        return finish(bench, chosen, complete)
+
+
+def metrics_for(metric: Any) -> list[str]:
+    """What is measured: the metric that decides, then recall and NDCG, which the curve over b shows.
+
+    Examples
+    --------
+    >>> metrics_for("map@10")
+    ['map@10', 'recall@10', 'ndcg@10']
+    """
+    if not isinstance(metric, str):
+        raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}")
+    name, k = parse_metric(metric)
+    if name not in LIST_METRICS and name != "mse":
+        raise ParameterError(f"{metric} does not say how good recommendations are: choose by one such as ndcg@20")
+    return list(dict.fromkeys([metric, f"recall@{k or _CURVE_K}", f"ndcg@{k or _CURVE_K}"]))
+
+
+def _first_looks(ground: Ground, dtype: str, seed: int) -> Trainer | None:
+    """A trainer on a sample of the items, if the data are so large that it pays and leave enough to judge on."""
+    train, seen = ground.train, ground.validation.seen
+    if train.n_items < _LEAST_ITEMS or not np.array_equal(train.items, seen.items):
+        return None
+    try:
+        sample = sample_items(ground, SAMPLE, LOOK_USERS, seed)
+    except DataError:
+        return None
+    return Trainer(sample, dtype, progress=False, weighed_by=train.matrix)

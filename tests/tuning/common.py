@@ -1,0 +1,73 @@
+"""Data and the slow way of searching, which the tests of the tuner compare with."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from scipy.sparse import csr_array
+
+import deql
+from deql import DEQL, RDLAE, Interactions
+from deql.tuning.space import as_space
+
+PARAMETERS = ("l2", "dropout", "user_power", "b", "xi", "popularity_power")
+
+SMALL = {"l2": [2, 20], "dropout": [0.0, 0.5], "user_power": 0, "b": [0, 0.5, 2], "popularity_power": 0}
+"""Four inverses, twelve models."""
+
+
+def market(users=160, items=24, seed=0, weighted=False):
+    """Customers with tastes: each likes some groups of goods, and goods differ in popularity."""
+    generator = np.random.default_rng(seed)
+    groups = 4
+    liking = generator.dirichlet(np.full(groups, 0.4), users)
+    fits = generator.dirichlet(np.full(groups, 0.4), items)
+    chance = 4.0 * (liking @ fits.T) * generator.permutation(np.linspace(0.1, 0.6, items))
+    values = (generator.random((users, items)) < chance).astype(float)
+    values[np.arange(users), generator.integers(0, items, users)] = 1
+    if weighted:
+        values *= generator.uniform(0.5, 3.0, values.shape)
+    return Interactions.from_csr(csr_array(values))
+
+
+def separate(space, train, validation, metrics, dtype="float32"):
+    """Every model of the space fitted and judged on its own: a row each, best first by the first metric.
+
+    Of equal ones the smaller l2, dropout and user_power come first, then the order of the space.
+    """
+    space = as_space(space)
+    rows = []
+    for l2, dropout, user_power in product(space.l2, space.dropout, space.user_power):
+        for place, rule in enumerate(space.rules()):
+            kind = RDLAE if "xi" in rule else DEQL
+            model = kind(l2, dropout, user_power=user_power, dtype=dtype, **rule).fit(train)
+            means = deql.evaluate(model, validation, metrics).means
+            parameters = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": None, "xi": None} | rule
+            rows.append((parameters | means, place))
+    sign = 1 if metrics[0] == "mse" else -1
+    rows.sort(key=lambda row: (sign * row[0][metrics[0]], *(row[0][name] for name in PARAMETERS[:3]), row[1]))
+    return [row for row, _ in rows]
+
+
+def parameters_of(row):
+    return {name: row[name] for name in PARAMETERS}
+
+
+def findings(tuning):
+    """All that a search found, but for the time it took and where it is written: equal for equal searches."""
+    found = tuning.to_dict()
+    for name in ("seconds", "journal"):
+        del found[name]
+    model = tuning.model
+    fitted = [model.precision_.data, model.gain_, model.shift_, model.items_]
+    return found | {"model": (type(model).__name__, model.get_params(), [array.tobytes() for array in fitted])}
+
+
+def steps(path):
+    """(step, l2, dropout, user_power) of each line of a journal but the first and those of the end."""
+    import json
+
+    records = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
+    names = ("step", "l2", "dropout", "user_power")
+    return [tuple(record[name] for name in names) for record in records if record["step"] != "end"]

@@ -1,0 +1,125 @@
+"""A search killed at random moments and started again ends as if nothing had happened."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from tests.tuning import searches
+from tests.tuning.common import findings, steps
+
+KILLS = 10
+
+
+@pytest.fixture(scope="module")
+def start():
+    """Starts a function in a process that has the library imported already, so that it gets to work at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.tuning.searches", "polars", "scipy.special"])
+    began = []
+
+    def begin(function, *arguments):
+        process = context.Process(target=function, args=arguments, daemon=True)
+        process.start()
+        began.append(process)
+        return process
+
+    yield begin
+    for process in began:
+        process.kill()
+        process.join()
+
+
+def kill_after(process, seconds):
+    """Whether the process was still at work when it was killed."""
+    process.join(seconds)
+    alive = process.is_alive()
+    process.kill()  # SIGKILL
+    process.join()
+    assert alive or process.exitcode == 0
+    return alive
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["grid", "optuna"])
+def test_killed_ten_times_it_ends_the_same(search, start, tmp_path):
+    if search == "optuna":
+        pytest.importorskip("optuna")
+    undisturbed = searches.run(search, tmp_path / "undisturbed")
+    expected = findings(undisturbed)
+    assert expected["looks"]
+
+    journal = tmp_path / "journal"
+    moments = np.random.default_rng(7).uniform(0, 1, 100)
+    hits, sizes = 0, []
+    for moment in moments:
+        before = steps_so_far(journal)
+        process = start(searches.run, search, journal)
+        # Until it has begun to work; one in five is killed at any time before that too.
+        while moment > 0.2 and process.is_alive() and not (journal.exists() and steps_so_far(journal) > before):
+            time.sleep(0.002)
+        hits += kill_after(process, moment * undisturbed.seconds / KILLS)
+        sizes.append(steps_so_far(journal))
+        if hits == KILLS:
+            break
+    assert hits == KILLS
+    assert len(set(sizes)) > KILLS / 2  # at different stages of the search
+    resumed = searches.run(search, journal)
+    assert findings(resumed) == expected
+    done = steps(journal)
+    assert len(done) == len(set(done))
+    assert sorted(done) == sorted(steps(tmp_path / "undisturbed"))
+    assert resumed.seconds > 0
+
+
+def steps_so_far(journal):
+    return max(0, journal.read_bytes().count(b"\n") - 1) if journal.exists() else 0
+
+
+def interrupted_by_hand(search, journal):
+    """A search that must end by itself, interrupted or not; what it found goes next to its journal."""
+    tuning = searches.run(search, journal, prune=False)
+    name = "complete" if tuning.complete else "interrupted"
+    journal.with_name(f"{name}-{tuning.inverses}").write_text(str(tuning.best["ndcg@20"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["grid", "optuna"])
+def test_interrupted_it_ends_with_the_best_so_far(search, start, tmp_path):
+    if search == "optuna":
+        pytest.importorskip("optuna")
+    expected = findings(searches.run(search, prune=False))
+    journal = tmp_path / "journal"
+    moments = np.random.default_rng(5).uniform(0, 0.06, 5)
+    done = 0
+    for moment in moments:
+        process = start(interrupted_by_hand, search, journal)
+        while process.is_alive() and points_so_far(journal) <= done:
+            time.sleep(0.002)
+        process.join(moment)
+        os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+        assert process.exitcode == 0
+        (found,) = tmp_path.glob("*-*")
+        done = points_so_far(journal)
+        kind, _, inverses = found.name.partition("-")
+        assert kind == "interrupted"
+        assert done - 1 <= int(inverses) <= done  # the last one may have come between the file and memory
+        values = [max(record["values"]["ndcg@20"]) for record in records(journal) if record["step"] == "point"]
+        assert float(found.read_text()) in (max(values), max(values[:-1], default=None))
+        assert not any(record["complete"] for record in records(journal) if record["step"] == "end")
+        found.unlink()
+    assert findings(searches.run(search, journal, prune=False)) == expected
+    assert len(steps(journal)) == len(set(steps(journal)))
+
+
+def records(journal):
+    return [json.loads(line) for line in journal.read_bytes().splitlines()[1:]]
+
+
+def points_so_far(journal):
+    return journal.read_bytes().count(b'{"step": "point"') if journal.exists() else 0

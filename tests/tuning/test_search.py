@@ -1,0 +1,365 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deql
+from deql.errors import DeqlError, ParameterError
+from deql.tuning.search import KEPT, by_user_power, kept_after_looks, spread_order
+from deql.tuning.space import Point, as_space
+from deql.tuning.trainer import Trainer
+from deql.tuning.workbench import Budget
+from tests.tuning.common import SMALL, findings, market, steps
+
+GRID = {
+    "l2": [1, 5, 25, 125],
+    "dropout": [0.0, 0.3, 0.6, 0.9],
+    "user_power": [0, 0.6],
+    "b": [0, 1],
+    "popularity_power": 0,
+}
+"""32 inverses."""
+
+KEPT_OF_GRID = math.ceil(32 * KEPT)
+
+
+@pytest.fixture(scope="module")
+def split():
+    return deql.split_strong(market(160, 40, seed=21), 0.1, 0.4)
+
+
+@pytest.fixture
+def first_looks(monkeypatch):
+    """First looks on data as small as the tests'."""
+    monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
+
+
+@pytest.mark.parametrize(
+    ("budget", "inverses", "seconds"),
+    [(7, 7, None), ("7", 7, None), ("90s", None, 90), ("1.5 h", None, 5400), (".5min", None, 30), (" 2H ", None, 7200),
+     ("3m", None, 180), (None, None, None)],
+)  # fmt: skip
+def test_budgets(budget, inverses, seconds):
+    assert Budget.parse(budget) == Budget(inverses, seconds)
+    assert Budget.parse(budget).limited == (budget is not None)
+
+
+@pytest.mark.parametrize("budget", [0, -1, 2.5, True, "0s", "0", "20 parsecs", "min", "", "1e3s", "-5min", "inf", [5]])
+def test_what_is_no_budget(budget):
+    with pytest.raises(ParameterError, match="a budget is a number of inverses from 1 up or a time"):
+        Budget.parse(budget)
+
+
+@given(st.integers(0, 300))
+def test_spread_order_has_each_place_once(count):
+    assert sorted(spread_order(count)) == list(range(count))
+
+
+def test_spread_order_leaves_no_large_gap():
+    for first in (5, 10, 20):
+        places = sorted(spread_order(100)[:first])
+        gaps = [after - before for before, after in zip([0, *places], [*places, 99], strict=True)]
+        assert max(gaps) <= 2.7 * 100 / first
+
+
+def test_points_of_one_user_power_come_together():
+    points = [Point(1.0, 0.0, 0.5), Point(2.0, 0.0, 0.0), Point(3.0, 0.0, 0.5), Point(4.0, 0.0, 0.0)]
+    assert [point.l2 for point in by_user_power(points)] == [1, 3, 2, 4]
+
+
+def test_at_least_six_points_are_kept():
+    points = [Point(float(l2), 0.0, 0.0) for l2 in range(12)]
+    assert len(kept_after_looks(points, range(12), 12)) == 6
+    assert len(kept_after_looks(points[:3], range(3), 12)) == 3
+    assert [point.l2 for point in kept_after_looks(points, range(12), 12)] == [11, 10, 9, 8, 7, 6]
+
+
+@pytest.mark.parametrize("budget", [1, 3, 10])
+def test_a_number_of_inverses_is_kept_exactly(split, budget, tmp_path):
+    tuning = deql.tune(split, GRID, budget=budget, journal=tmp_path / "j")
+    assert tuning.inverses == budget
+    assert tuning.table.height == 2 * budget
+    assert tuning.complete
+    assert len(steps(tmp_path / "j")) == budget
+    whole = {tuple(row.values()) for row in deql.tune(split, GRID).table.to_dicts()}
+    assert {tuple(row.values()) for row in tuning.table.to_dicts()} <= whole
+
+
+def test_a_larger_budget_goes_on(split, tmp_path):
+    journal = tmp_path / "j"
+    for budget in (2, 5, 5, 3, 9, None):
+        tuning = deql.tune(split, GRID, budget=budget, journal=journal)
+        done = steps(journal)
+        assert len(set(done)) == len(done)
+    assert tuning.inverses == len(done) == 32
+    undisturbed = findings(deql.tune(split, GRID))
+    assert findings(tuning) == undisturbed
+
+
+@pytest.fixture
+def clock(monkeypatch, split):
+    """A first look takes 1/8 s and a point 1 s, by a clock that nothing else moves and that does not round."""
+    now, judge = [0.0], Trainer.judge
+
+    def slow(self, *arguments):
+        now[0] += 0.125 if self.ground.train.n_items < split.train.n_items else 1.0
+        return judge(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "judge", slow)
+    monkeypatch.setattr("deql.tuning.workbench.time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+
+def assert_within(seconds, journal, steps_over=1):
+    """Time was left before the last step, and is used up now."""
+    times = [record["seconds"] for record in records(journal) if record["step"] != "end"]
+    assert sum(times[:-steps_over]) < seconds <= sum(times)
+    assert len(set(steps(journal))) == len(steps(journal)) == len(times)
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_a_time_is_overrun_by_at_most_one_step(split, clock, first_looks, prune, tmp_path):
+    journal = tmp_path / "j"
+    for seconds, looks in ((1.5, 6), (4.5, 18), (8.5, 32)):  # looks take up to half of the time
+        tuning = deql.tune(split, GRID, budget=f"{seconds}s", prune=prune, journal=journal)
+        assert_within(seconds, journal)
+        assert tuning.looks.height == (looks if prune else 0)
+        assert tuning.complete
+
+
+def records(journal):
+    import json
+
+    return [json.loads(line) for line in journal.read_bytes().splitlines()[1:]]
+
+
+def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, first_looks):
+    tuning = deql.tune(split, GRID)
+    assert tuning.looks.height == 32
+    assert tuning.inverses == KEPT_OF_GRID
+    assert tuning.table.height == 2 * KEPT_OF_GRID
+    names = ["l2", "dropout", "user_power"]
+    kept = {tuple(row[name] for name in names) for row in tuning.looks.head(KEPT_OF_GRID).to_dicts()}
+    assert kept == {tuple(row[name] for name in names) for row in tuning.table.to_dicts()}
+    whole = {tuple(row.values()) for row in deql.tune(split, GRID, prune=False).table.to_dicts()}
+    assert {tuple(row.values()) for row in tuning.table.to_dicts()} <= whole
+    values = tuning.looks["ndcg@20"].to_list()
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_look_is_the_best_rule_on_a_quarter_of_the_items(split, first_looks):
+    from deql.tuning.ground import sample_items, stake_out
+
+    tuning = deql.tune(split, GRID, seed=4)
+    small = sample_items(stake_out(split, 4), 0.25, 1000, 4)
+    assert small.train.n_items == 10
+    trainer = Trainer(small, "float32", False, weighed_by=split.train.matrix)
+    for row in tuning.looks.to_dicts():
+        judged = trainer.judge(Point(row["l2"], row["dropout"], row["user_power"]),
+                               [{"b": 0.0}, {"b": 1.0}], ["ndcg@20"])  # fmt: skip
+        values = [one.means["ndcg@20"] for one in judged]
+        assert row["ndcg@20"] == max(values)
+        assert row["b"] == [0, 1][values.index(max(values))]
+
+
+def test_looks_of_mse_keep_the_smallest(split, first_looks):
+    tuning = deql.tune(split, GRID, "mse")
+    values = tuning.looks["mse"].to_list()
+    assert values == sorted(values)
+    kept = set(tuning.looks.head(KEPT_OF_GRID).select("l2", "dropout", "user_power").rows())
+    assert kept == set(tuning.table.select("l2", "dropout", "user_power").rows())
+
+
+def test_no_first_looks_where_they_would_not_pay(split, first_looks):
+    assert deql.tune(split, GRID | {"l2": [1, 10], "user_power": 0}).looks.is_empty()  # 8 points
+    assert deql.tune(split, GRID, prune=False).looks.is_empty()
+
+
+def test_a_small_budget_takes_the_best_of_the_looks(split, first_looks):
+    tuning = deql.tune(split, GRID, budget=2)
+    assert (tuning.looks.height, tuning.inverses) == (32, 2)
+    best = set(tuning.looks.head(2).select("l2", "dropout", "user_power").rows())
+    assert best == set(tuning.table.select("l2", "dropout", "user_power").rows())
+
+
+@pytest.mark.parametrize("after", [1, 5])
+def test_an_interruption_ends_with_the_best_so_far(split, after, tmp_path):
+    told = []
+
+    def tell(line):
+        told.append(line)
+        if len(told) == after:
+            raise KeyboardInterrupt
+
+    tuning = deql.tune(split, GRID, journal=tmp_path / "j", tell=tell)
+    assert not tuning.complete
+    assert tuning.inverses == after
+    assert tuning.best == tuning.table.row(0, named=True)
+    assert told[-1].startswith("interrupted")
+    assert tuning.model.get_params()["l2"] == tuning.best["l2"]
+    again = deql.tune(split, GRID, journal=tmp_path / "j")
+    assert again.complete
+    assert findings(again) == findings(deql.tune(split, GRID))
+    assert len(steps(tmp_path / "j")) == len(set(steps(tmp_path / "j"))) == 32
+
+
+@pytest.mark.parametrize("search", ["grid", "optuna"])
+@pytest.mark.parametrize(
+    "place", ["deql.models.linear.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.gram"]
+)
+def test_an_interruption_inside_a_fit(split, place, search, monkeypatch, tmp_path):
+    if search == "optuna":
+        pytest.importorskip("optuna")
+    options = {"search": search, "budget": 20, "journal": tmp_path / "j", "prune": False}
+    module, _, name = place.rpartition(".")
+    import importlib
+
+    real = getattr(importlib.import_module(module), name)
+    calls = []
+
+    def interrupted(*arguments, **named):
+        calls.append(name)
+        if len(calls) == (2 if name == "gram" else 4):
+            raise KeyboardInterrupt
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(place, interrupted)
+    tuning = deql.tune(split, GRID, **options)
+    monkeypatch.undo()
+    assert not tuning.complete
+    assert 0 < tuning.inverses < 20
+    expected = deql.DEQL(
+        **{name: tuning.best[name] for name in ("l2", "dropout", "user_power", "b", "popularity_power")}
+    )
+    assert (tuning.model.gain_ == expected.fit(split.train).gain_).all()
+    again = deql.tune(split, GRID, **options)
+    assert again.complete
+    assert findings(again) == findings(deql.tune(split, GRID, **options | {"journal": None}))
+
+
+def test_an_interruption_before_the_first_point_is_one(split, monkeypatch, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "judge", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        deql.tune(split, GRID, journal=tmp_path / "j")
+    monkeypatch.undo()
+    assert deql.tune(split, SMALL).complete
+    assert deql.tune(split, GRID, journal=tmp_path / "j").inverses == 32  # the file was let go
+
+
+def test_an_interruption_of_the_first_looks_is_one_too(split, first_looks, monkeypatch, tmp_path):
+    judge, calls = Trainer.judge, []
+
+    def interrupted(self, *arguments):
+        calls.append(1)
+        if len(calls) == 10:
+            raise KeyboardInterrupt
+        return judge(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "judge", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        deql.tune(split, GRID, journal=tmp_path / "j")
+    assert len(steps(tmp_path / "j")) == 9
+    monkeypatch.setattr(Trainer, "judge", judge)
+    assert findings(deql.tune(split, GRID, journal=tmp_path / "j")) == findings(deql.tune(split, GRID))
+
+
+def test_each_point_is_told_with_what_is_left(split):
+    told = []
+    deql.tune(split, GRID, budget=3, tell=told.append)
+    assert [line.split(":")[0] for line in told] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert "left" in told[0]
+    assert "left" not in told[2]
+    assert all("ndcg@20 0." in line and "best so far 0." in line for line in told)
+
+
+class TestOptuna:
+    @pytest.fixture(autouse=True)
+    def _optuna(self):
+        pytest.importorskip("optuna")
+
+    def test_points_lie_within_the_space(self, split, tmp_path):
+        tuning = deql.tune(split, GRID, search="optuna", budget=15, journal=tmp_path / "j")
+        assert tuning.inverses == 15
+        for _, l2, dropout, power in steps(tmp_path / "j"):
+            assert 1 <= l2 <= 125
+            assert 0 <= dropout <= 0.9
+            assert 0 <= power <= 0.6
+        assert set(tuning.table["b"]) == {0, 1}
+        assert len(set(tuning.table["l2"])) > 8
+
+    def test_the_same_seed_asks_for_the_same_points(self, split):
+        first, again, other = (
+            findings(deql.tune(split, GRID, search="optuna", budget=6, seed=seed)) for seed in (1, 1, 2)
+        )
+        assert first == again
+        assert first["leaderboard"] != other["leaderboard"]
+
+    def test_a_larger_budget_goes_on(self, split, tmp_path, first_looks):
+        for budget in (3, 8):
+            tuning = deql.tune(split, GRID, search="optuna", budget=budget, journal=tmp_path / "j")
+            assert tuning.inverses <= budget
+            done = steps(tmp_path / "j")
+            assert len(set(done)) == len(done)
+        assert findings(tuning) == findings(deql.tune(split, GRID, search="optuna", budget=8))
+
+    def test_no_look_after_the_last_inverse(self, split, first_looks, tmp_path):
+        for seed in range(3):
+            journal = tmp_path / str(seed)
+            tuning = deql.tune(split, GRID, search="optuna", budget=5, seed=seed, journal=journal)
+            assert tuning.inverses == 5
+            assert steps(journal)[-1][0] == "point"
+
+    def test_a_time_is_overrun_by_at_most_one_trial(self, split, clock, first_looks, tmp_path):
+        for seed in range(4):
+            journal = tmp_path / str(seed)
+            deql.tune(split, GRID, search="optuna", budget="9.5s", seed=seed, journal=journal)
+            assert_within(9.5, journal, steps_over=2)
+
+    def test_some_trials_end_at_the_first_look(self, split, first_looks):
+        tuning = deql.tune(split, GRID, search="optuna", budget=12)
+        assert tuning.inverses <= 12
+        assert tuning.inverses < tuning.looks.height <= 4 * 12
+
+    def test_ridges_of_their_own_when_none_are_given(self, split):
+        tuning = deql.tune(
+            split, as_space({"dropout": [0, 0.8], "b": 1, "popularity_power": 0}), search="optuna", budget=8
+        )
+        mean = split.train.matrix.multiply(split.train.matrix).sum() / split.train.n_items
+        assert all(mean / 100 < row["l2"] < 100 * mean for row in tuning.table.to_dicts() if row["user_power"] == 0)
+
+    def test_points_that_give_no_model_are_passed_over(self, monkeypatch):
+        data = deql.split_strong(market(40, 24, seed=7), 0.2, 0.3)
+        told = []
+        space = SMALL | {"l2": 0, "dropout": [0, 0.01]}
+        tuning = deql.tune(data, space, search="optuna", budget=2, tell=told.append)
+        failed = [line for line in told if "no model" in line]
+        assert failed
+        assert tuning.inverses == len(told)
+
+    def test_one_point_ends(self, split):
+        assert (
+            deql.tune(split, GRID | {"l2": 5, "dropout": 0.3, "user_power": 0}, search="optuna", budget="1s").inverses
+            == 1
+        )
+
+    def test_fixed_values_stay_as_they_are(self, split):
+        space = GRID | {"l2": 1234.5, "dropout": 0.333, "user_power": 0.25}
+        best = deql.tune(split, space, search="optuna", budget=2).best
+        assert (best["l2"], best["dropout"], best["user_power"]) == (1234.5, 0.333, 0.25)
+
+    def test_rounding_stays_within_the_space(self, split):
+        table = deql.tune(split, GRID | {"dropout": [0.99, 0.9999]}, search="optuna", budget=8).table
+        assert table["dropout"].is_between(0.99, 0.9999).all()
+
+    def test_without_optuna_it_says_what_to_install(self, split, monkeypatch, tmp_path):
+        import sys
+
+        monkeypatch.setitem(sys.modules, "optuna", None)
+        with pytest.raises(DeqlError, match=r'pip install "deql\[tune\]"'):
+            deql.tune(split, GRID, search="optuna", journal=tmp_path / "j")
+        assert not (tmp_path / "j").exists()
+        assert deql.tune(split, GRID, budget=1).inverses == 1
