@@ -11,7 +11,8 @@ from deql.report.plots import COLOURS
 from deql.report.tables import Cell, Grid
 
 __all__ = [
-    "anchor", "facts", "figures", "grid_table", "heading", "key", "model_table", "page", "paragraph", "plain_table",
+    "anchor", "facts", "figures", "grid_table", "heading", "key", "lead", "model_table", "page", "paragraph",
+    "plain_table",
 ]  # fmt: skip
 
 _SIGNS = "●■◆▲▼✚✖★"
@@ -37,6 +38,8 @@ th, td { padding: .35rem .8rem .35rem 0; text-align: right; border-bottom: 1px s
 th:first-child, .name { text-align: left; font-weight: 400; } thead th { color: var(--soft); font-weight: 600; }
 td strong { background: var(--mark); padding: 0 .25em; border-radius: .2em; }
 tbody th, .name { white-space: normal; min-width: 8rem; }
+.ranked tbody th, .ranked .name { min-width: 0; white-space: nowrap; }
+.lead { color: var(--ink); font-size: 1.15rem; padding-left: .9rem; border-left: .25rem solid var(--c0); }
 .spread { color: var(--soft); font-size: .875em; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
 figure { margin: 0; padding: .8rem; background: var(--card); border-radius: .5rem; min-width: 0; max-width: 40rem; }
@@ -79,19 +82,24 @@ def facts(pairs: Mapping[str, str]) -> str:
     return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in pairs.items()) + "</dl>"
 
 
-def key(names: Iterable[str]) -> str:
-    """The colour and the sign of each model, for all figures that follow."""
+def lead(text: str) -> str:
+    """What the page says in short, escaped."""
+    return f'<p class="lead">{escape(text)}</p>'
+
+
+def key(names: Iterable[str], label: str = "Models") -> str:
+    """The colour and the sign of each model, or whatever the label says, for all figures that follow."""
     entries = "".join(f"<li>{_sign(place)} {escape(name)}</li>" for place, name in enumerate(names))
-    return f'<ul class="key" aria-label="Models">{entries}</ul>'
+    return f'<ul class="key" aria-label="{escape(label, quote=True)}">{entries}</ul>'
 
 
-def grid_table(grid: Grid) -> str:
-    """A table of results: best values highlighted, marked ones starred."""
+def grid_table(grid: Grid, ranked: bool = False) -> str:
+    """A table of results: best values highlighted, marked ones starred; ``ranked`` has places instead of names."""
     rows = [
         [escape(name) for name in names] + [_value(cell) for cell in cells]
         for names, cells in grid.rows
     ]  # fmt: skip
-    return _table(grid.header, rows, len(grid.rows[0][0]), grid.title)
+    return _table(grid.header, rows, len(grid.rows[0][0]), grid.title, " ranked" * ranked)
 
 
 def plain_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, named: int = 1) -> str:
@@ -133,7 +141,7 @@ def _value(cell: Cell) -> str:
     return mean + spread + (" *" if cell.marked else "")
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], named: int, caption: str) -> str:
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], named: int, caption: str, more: str = "") -> str:
     """Cells are HTML already. The box takes the keyboard, so that it can be scrolled without a mouse."""
     label = escape(caption, quote=True)
 
@@ -147,7 +155,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], named: int, cap
         for row in rows
     )  # fmt: skip
     return (
-        f'<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>\n'
+        f'<div class="scroll{more}" role="region" aria-label="{label}" tabindex="0"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody></table></div>"
     )
 

@@ -7,6 +7,7 @@ SVG shrinks with it and must be read on a phone.
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,10 @@ from deql.errors import DeqlError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "MARKERS", "Interval", "differences", "intervals", "lines", "need_matplotlib", "shares", "splits"]
+__all__ = [
+    "COLOURS", "MARKERS", "Interval", "agreement", "differences", "interaction", "intervals", "lines",
+    "need_matplotlib", "optimum", "scatter", "shares", "splits",
+]  # fmt: skip
 
 COLOURS = 8
 MARKERS = "osD^vPX*"
@@ -29,6 +33,7 @@ _INK, _GRID = "#0a0b0c", "#0a0b0d"
 _COLOUR = [f"#0a0c0{place}" for place in range(COLOURS)]
 _VARIABLES = {_INK: "ink", _GRID: "grid"} | {colour: f"c{place}" for place, colour in enumerate(_COLOUR)}
 _WIDTH = 4.0
+_MOST_TICKS = 8
 
 Interval = tuple[float, float, float]
 
@@ -147,6 +152,98 @@ def differences(
     return _figure(name, title, draw, _height(len(values)))
 
 
+def optimum(
+    name: str,
+    title: str,
+    colour: int,
+    x: Sequence[float],
+    values: Sequence[float],
+    errors: Sequence[float],
+    best: int,
+    xlabel: str,
+    ylabel: str,
+) -> str:
+    """One curve within its standard errors, its best place marked, and a thin line where x is 1."""
+    y, spread = np.asarray(values), np.nan_to_num(errors)
+
+    def draw(axes: Axes) -> None:
+        axes.margins(y=0.12)
+        axes.fill_between(x, y - spread, y + spread, color=_COLOUR[colour], alpha=0.15, linewidth=0)
+        axes.axvline(1, color=_INK, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.6)
+        axes.text(1, 0.02, " b = a", transform=axes.get_xaxis_transform(), va="bottom")
+        axes.plot(x, y, color=_COLOUR[colour], linewidth=1.8)
+        _mark(axes, x[best], y[best], f"{xlabel} = {x[best]:g}")
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+
+    return _figure(name, title, draw)
+
+
+def interaction(
+    name: str,
+    title: str,
+    values: Mapping[int, Mapping[float, float]],
+    best: tuple[float, float] | None,
+    limits: tuple[float, float],
+    xlabel: str,
+    ylabel: str,
+    log: bool,
+) -> str:
+    """A line for each number of a colour: y by x. The best of all is marked if it is among them.
+
+    ``limits`` are the least and the greatest y, so that several figures have one scale.
+    """
+
+    def draw(axes: Axes) -> None:
+        xs = sorted({x for line in values.values() for x in line})
+        place = _log_axis(axes, xs) if log else dict(zip(xs, xs, strict=True))
+        for colour, line in values.items():
+            points = sorted(line.items())
+            _curve(axes, colour, [place[x] for x, _ in points], [y for _, y in points], marker=True)
+        margin = 0.08 * (limits[1] - limits[0]) or 0.01
+        axes.set_ylim(limits[0] - margin, limits[1] + 2 * margin)
+        if best is not None:
+            _mark(axes, place[best[0]], best[1], f"{best[1]:.4f}")
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+
+    return _figure(name, title, draw)
+
+
+def scatter(
+    name: str, title: str, points: Sequence[tuple[float, float, float]], best: int, xlabel: str, ylabel: str
+) -> str:
+    """Points x (on a log axis), y, and how strong each is, from 0 to 1; the best one is marked."""
+
+    def draw(axes: Axes) -> None:
+        place = _log_axis(axes, sorted({x for x, _, _ in points}))
+        for x, y, strength in sorted(points, key=lambda point: point[2]):
+            axes.plot([place[x]], [y], "o", color=_COLOUR[0], markersize=9, alpha=0.08 + 0.92 * strength)
+            axes.plot([place[x]], [y], "o", color=_COLOUR[0], markersize=9, fillstyle="none", markeredgewidth=0.7)
+        axes.margins(y=0.12)
+        _mark(axes, place[points[best][0]], points[best][1], "best")
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+
+    return _figure(name, title, draw)
+
+
+def agreement(
+    name: str, title: str, x: Sequence[float], y: Sequence[float], best: int, xlabel: str, ylabel: str
+) -> str:
+    """Two measurements of the same things against each other; the best one is marked."""
+
+    def draw(axes: Axes) -> None:
+        axes.margins(x=0.06, y=0.14)
+        axes.plot(x, y, "o", color=_COLOUR[0], markersize=5, alpha=0.6)
+        _mark(axes, x[best], y[best], "best")
+        axes.locator_params(axis="x", nbins=5)
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(ylabel)
+
+    return _figure(name, title, draw)
+
+
 def _height(rows: int) -> float:
     return 0.75 + 0.52 * rows
 
@@ -170,6 +267,45 @@ def _curve(axes: Axes, row: int, x: Any, y: Any, marker: bool, **style: Any) -> 
         x, y, color=_COLOUR[row % COLOURS], linewidth=1.8, linestyle=dashes[row % len(dashes)],
         marker=MARKERS[row % COLOURS] if marker else None, markersize=4.5, **style,
     )  # fmt: skip
+
+
+def _mark(axes: Axes, x: float, y: float, label: str) -> None:
+    """A star in ink, labelled on the side where there is room."""
+    axes.plot([x], [y], "*", color=_INK, markersize=10, zorder=5)
+    axes.get_xlim()  # brings the limits up to date, which the transforms take as they are
+    across = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[0]
+    offset, side = (6, "left") if across <= 0.5 else (-6, "right")
+    axes.annotate(label, (x, y), (offset, 6), textcoords="offset points", fontweight="bold", ha=side, zorder=5)
+
+
+def _log_axis(axes: Axes, values: Sequence[float]) -> dict[float, float]:
+    """The place of each of some ascending values on a log axis; 0, which has none, stands below the others."""
+    positive = [value for value in values if value > 0]
+    zero = positive[0] / 3 if positive else 1.0
+    place = {value: value or zero for value in values}
+    low, high = min(place.values()) / 1.3, max(place.values()) * 1.3
+    labels = {zero: "0"} if 0 in values else {}
+    labels |= {tick: f"{tick:g}" for tick in _log_ticks(positive, math.log(high / low))}
+    axes.set_xscale("log")
+    axes.set_xticks(list(labels), list(labels.values()))
+    axes.minorticks_off()
+    axes.set_xlim(low, high)
+    return place
+
+
+def _log_ticks(values: Sequence[float], span: float) -> list[float]:
+    """The values themselves if they are few, without those whose labels would touch; else 1, 3, 10, 30, …"""
+    if len(values) <= _MOST_TICKS:
+        ticks: list[float] = []
+        for value in values:
+            if not ticks or math.log(value / ticks[-1]) >= 0.08 * span:
+                ticks.append(value)
+        return ticks
+    low, high = values[0], values[-1]
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits = (1, 3) if len(decades) <= 5 else (1,)
+    round_ones = [tick for step in decades for digit in digits if low <= (tick := float(f"{digit}e{step}")) <= high]
+    return round_ones if len(round_ones) > 1 else [low, high]
 
 
 def _figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 3.0) -> str:

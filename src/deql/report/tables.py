@@ -191,14 +191,14 @@ def text_table(grid: Grid) -> str:
     def marks(cell: Cell) -> str:
         return ("←" if cell.best else "") + ("*" if cell.marked else "")
 
-    room = max(len(marks(cell)) for _, cells in grid.rows for cell in cells)
+    rooms = [max(map(len, map(marks, column))) for column in zip(*(cells for _, cells in grid.rows), strict=True)]
 
-    def shown(cell: Cell) -> str:
+    def shown(cell: Cell, room: int) -> str:
         return f"{cell} {marks(cell):<{room}}" if room else str(cell)
 
     lines = [
         grid.header,
-        *([_one_line(name) for name in names] + [shown(c) for c in cells] for names, cells in grid.rows),
+        *([_one_line(name) for name in names] + list(map(shown, cells, rooms)) for names, cells in grid.rows),
     ]
     widths = [max(len(line[place]) for line in lines) for place in range(len(grid.header))]
     named = len(grid.rows[0][0])
