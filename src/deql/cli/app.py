@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from deql import __version__
-from deql.cli import compare, data, demo, evaluate, fit, query, table
+from deql.cli import compare, data, demo, evaluate, fit, query, table, tune
 from deql.cli.show import say
 from deql.errors import DeqlError
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("fit")(fit.fit)
 app.command("evaluate")(evaluate.evaluate)
+app.command("tune")(tune.tune)
 app.command("compare")(compare.compare)
 app.command("recommend")(query.recommend)
 app.command("similar")(query.similar)
@@ -104,6 +105,7 @@ def _in_options(message: str) -> str:
     """
     names = "user|item|weight|time|min_weight|format|header|items"
     message = re.sub(rf"\b({names})=…", lambda found: f"--{found[1].replace('_', '-')}", message)
+    message = re.sub(r"(journal of a search.*: name another) file", r"\1 with --journal", message)
     return message.replace("ids='text'", "--ids text")
 
 

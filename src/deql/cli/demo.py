@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from deql.cli.query import explanation_table
-from deql.cli.show import bar, console, print_json, progress_wanted, table
+from deql.cli.show import console, curve_table, print_json, progress_wanted, table
 
 __all__ = ["demo"]
 
@@ -50,7 +50,8 @@ def demo(json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] =
     swept_results = deql.evaluate([model for _, model in swept], split.validation, METRICS)
     curve = [(b, result.means["ndcg@20"]) for b, result in zip(SWEEP, swept_results, strict=True)]
     best_b = max(curve, key=lambda point: point[1])[0]
-    screen.print(_curve_table(curve, best_b))
+    title = "How much should kept entries count? Every b from one inverse (validation packages, axis cut)"
+    screen.print(curve_table(title, "NDCG@20", curve, best_b))
 
     chosen = dict(swept)[best_b]
     contestants = {
@@ -86,21 +87,6 @@ def demo(json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] =
             "explanation": {"item": why.item, "score": why.score, "rest": why.rest, "parts": [list(p) for p in why]},
             "seconds": seconds,
         })  # fmt: skip
-
-
-def _curve_table(curve: list[tuple[float, float]], best: float) -> Any:
-    """The b sweep as bars on an axis that starts just below the lowest value."""
-    from rich.text import Text
-
-    values = [value for _, value in curve]
-    low = min(values) - 0.02 * (max(values) - min(values))
-
-    def drawn(b: float, value: float) -> Text:
-        return Text.assemble((bar(value, low, max(values), 40), "cyan"), " ← best" if b == best else "")
-
-    rows = [(f"{b:g}", f"{value:.4f}", drawn(b, value)) for b, value in curve]
-    title = "How much should kept entries count? Every b from one inverse (validation packages, axis cut)"
-    return table(title, ["b/a", "NDCG@20", ""], rows)
 
 
 def _example(target: Any) -> tuple[str, list[str], list[str]]:

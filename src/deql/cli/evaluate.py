@@ -59,7 +59,7 @@ def evaluate(
     named, loaded = parse_specs(models)
     _check_outputs(report, save_per_user, data, table.items, *(Path(model) for model in models))
     chosen = cut.chosen(protocol)
-    split = _split(data, table, protocol, chosen, json)
+    split = source.as_split(source.open_source(data, table, protocol, chosen, json), protocol, chosen)
     target = split.test if on is Part.test else split.validation
     if target is None:
         raise ParameterError(f"{data} has no validation part: say --on test")
@@ -126,20 +126,6 @@ def _check_outputs(report: Path | None, save_per_user: Path | None, *inputs: Pat
         if save_per_user.suffix not in (".parquet", ".csv"):
             raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {save_per_user}")
         check_out(save_per_user, report, *inputs)
-
-
-def _split(
-    data: Path, table: TableOptions, protocol: source.Protocol | None, chosen: dict[str, Any], quiet: bool
-) -> Split:
-    from deql.evaluation.contest import make_splits
-    from deql.split import Split
-
-    found = source.open_source(data, table, protocol, chosen, quiet)
-    if isinstance(found, Split):
-        return found
-    options = dict(chosen)
-    seed = options.pop("seed", 0)
-    return next(make_splits(found, 1, (protocol or source.Protocol.strong).value, seed, options))
 
 
 def _note_loaded(name: str, model: Any, split: Split) -> None:

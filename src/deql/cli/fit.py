@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import print_json, progress_wanted, say
+from deql.cli.show import print_json, print_words, progress_wanted, say
 from deql.cli.source import open_source
 from deql.errors import ParameterError
+
+if TYPE_CHECKING:
+    from deql.tuning import Space
 
 __all__ = ["fit"]
 
@@ -37,13 +41,16 @@ def fit(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
     model: Annotated[Kind, typer.Option("--model", "-m", help="Which model.")] = Kind.deql,
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Choose on validation users what is not given here (deql).")
+    ] = False,
     l2: Annotated[float | None, typer.Option(help="Ridge added to the Gram matrix.")] = None,
     dropout: Annotated[float | None, typer.Option(help="Share of entries dropped in training, p.")] = None,
     b: Annotated[float | None, typer.Option(help="Weight of kept relative to dropped entries, b/a (deql).")] = None,
     zero_diagonal: Annotated[
         bool | None, typer.Option("--zero-diagonal", help="Items may not speak for themselves (deql).")
     ] = None,
-    xi: Annotated[float | None, typer.Option(help="Largest diagonal entry (rlae, rdlae).")] = None,
+    xi: Annotated[float | None, typer.Option(help="Largest diagonal entry (rlae, rdlae, or --auto).")] = None,
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
@@ -52,21 +59,16 @@ def fit(
     table: TableOptions,
 ) -> None:
     """Fit a model on a table of who did what and save it."""
-    from deql import models
+    import deql
     from deql.split import Split
 
     given = {
         "l2": l2, "dropout": dropout, "b": b, "zero_diagonal": zero_diagonal, "xi": xi,
         "user_power": user_power, "popularity_power": popularity_power, "dtype": dtype,
     }  # fmt: skip
-    kind: Any = getattr(models, "Popularity" if model is Kind.popularity else model.value.upper())
-    known = kind().get_params()
     chosen = {name: value for name, value in given.items() if value is not None}
-    for name in chosen:
-        if name not in known:
-            raise ParameterError(f"--{name.replace('_', '-')} does not belong to the model {model.value}")
-    estimator = kind(**chosen, progress=progress_wanted())
-    estimator._check_parameters()
+    space = _space(model, chosen) if auto else None
+    estimator: Any = None if auto else _estimator(model, chosen)
     check_out(out, data, table.items)
     source = open_source(data, table, None, {}, quiet=json)
     interactions = source.train if isinstance(source, Split) else source
@@ -74,21 +76,69 @@ def fit(
         say(f"read {interactions.n_users:,} users, {interactions.n_items:,} items, "
             f"{interactions.n_interactions:,} interactions")  # fmt: skip
     begin = time.perf_counter()
-    estimator.fit(interactions)
+    tuning = None
+    if space is None:
+        estimator.fit(interactions)
+    else:
+        tell = say if progress_wanted() else None
+        tuning = deql.tune(source, space, dtype=dtype or "float32", progress=progress_wanted(), tell=tell)
+        estimator = tuning.model
     seconds = time.perf_counter() - begin
     estimator.progress = False
     estimator.save(out)
-    facts = {
-        "model": kind.__name__,
-        "parameters": {name: value for name, value in estimator.get_params().items() if name != "progress"},
-        "users": interactions.n_users,
-        "items": interactions.n_items,
-        "interactions": interactions.n_interactions,
-        "seconds": round(seconds, 3),
-        "file": str(out),
-        "bytes": out.stat().st_size,
-    }
+    kind, size = type(estimator).__name__, out.stat().st_size
     if json:
-        print_json(facts)
+        facts = {
+            "model": kind,
+            "parameters": {name: value for name, value in estimator.get_params().items() if name != "progress"},
+            "users": interactions.n_users,
+            "items": interactions.n_items,
+            "interactions": interactions.n_interactions,
+            "seconds": round(seconds, 3),
+            "file": str(out),
+            "bytes": size,
+        }
+        names = ("best", "sentence", "inverses", "seconds", "complete")
+        print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
-        print(f"{kind.__name__} fitted in {seconds:.1f} s and saved as {out} ({facts['bytes'] / 2**20:,.1f} MiB)")
+        if tuning:
+            print_words(tuning.sentence)
+        print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s and saved as {out} "
+              f"({size / 2**20:,.1f} MiB)")  # fmt: skip
+    if tuning and not tuning.complete:
+        say(f"the search was not complete: this is the best of {tuning.inverses}")
+        raise typer.Exit(130)
+
+
+def _estimator(model: Kind, chosen: Mapping[str, Any]) -> Any:
+    """The model as asked for, not fitted yet."""
+    from deql import models
+
+    kind: Any = getattr(models, "Popularity" if model is Kind.popularity else model.value.upper())
+    known = kind().get_params()
+    for name in chosen:
+        if name not in known:
+            raise ParameterError(f"--{name.replace('_', '-')} does not belong to the model {model.value}")
+    estimator = kind(**chosen, progress=progress_wanted())
+    estimator._check_parameters()
+    return estimator
+
+
+def _space(model: Kind, chosen: Mapping[str, Any]) -> Space:
+    """The quick space, with what was typed held fixed."""
+    from deql.models import DEQL
+    from deql.tuning.space import NAMED, with_axes
+
+    if model is not Kind.deql:
+        raise ParameterError(f"--auto chooses among the models of deql: leave out -m {model.value}, or --auto")
+    one_of = [name for name in ("b", "zero_diagonal", "xi") if name in chosen]
+    if len(one_of) > 1:
+        both = " and ".join(f"--{name.replace('_', '-')}" for name in one_of)
+        raise ParameterError(f"with --auto, {both} exclude each other: say one of them")
+    DEQL(dtype=chosen.get("dtype", "float32"))._check_parameters()
+    axes = {name: value for name, value in chosen.items() if name not in ("zero_diagonal", "dtype")}
+    if "zero_diagonal" in chosen:
+        axes["b"] = 0.0  # EDLAE both, at the same l2
+    if "xi" in chosen:
+        axes["b"] = []
+    return with_axes(NAMED["quick"], axes)

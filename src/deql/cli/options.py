@@ -44,6 +44,10 @@ class TableOptions:
     min_items_per_user: Annotated[int | None, typer.Option(help="Then users with so many items. One pass.")] = None
     k_core: Annotated[int | None, typer.Option(help="Both, repeated until all users and items have so many.")] = None
 
+    def typed(self) -> dict[str, Any]:
+        """Those that are not as they are by default."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
+
     def read(self, path: Path, *, quiet: bool = False, find_time: bool = False) -> Interactions:
         """Read and clean a table; unless quiet, what each step left is shown on standard error.
 

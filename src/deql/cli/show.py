@@ -10,7 +10,7 @@ from typing import Any
 from deql.errors import printable
 from deql.plain_json import as_json
 
-__all__ = ["bar", "console", "print_json", "progress_wanted", "say", "table"]
+__all__ = ["bar", "console", "curve_table", "print_json", "print_words", "progress_wanted", "say", "table"]
 
 
 def say(text: str) -> None:
@@ -32,6 +32,11 @@ def print_json(value: Any) -> None:
     {"item": "tea", "score": null}
     """
     print(json.dumps(as_json(value), ensure_ascii=False))
+
+
+def print_words(text: str) -> None:
+    """A paragraph on standard output: in a terminal no word is broken, elsewhere no line."""
+    console().print(f"{text}\n", markup=False, soft_wrap=not sys.stdout.isatty())
 
 
 def console() -> Any:
@@ -57,6 +62,19 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row))
     return Group(Text(title, "bold"), grid) if title else grid
+
+
+def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], best: float) -> Any:
+    """A metric over b as bars, on an axis that starts just below the lowest value."""
+    from rich.text import Text
+
+    values = [value for _, value in curve]
+    low = min(values) - 0.02 * (max(values) - min(values))
+
+    def drawn(b: float, value: float) -> Text:
+        return Text.assemble((bar(value, low, max(values), 40), "cyan"), " ← best" if b == best else "")
+
+    return table(title, ["b/a", metric, ""], [(f"{b:g}", f"{value:.4f}", drawn(b, value)) for b, value in curve])
 
 
 def bar(value: float, low: float, high: float, width: int) -> str:

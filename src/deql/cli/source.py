@@ -1,7 +1,8 @@
-"""What ``deql evaluate`` and ``deql compare`` judge on: a split file, a published split, or a table to split."""
+"""What models are tuned, judged and compared on: a split file, a published split, or a table to split."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from deql.split import Split
 
 __all__ = [
-    "Data", "Metrics", "Models", "Protocol", "Report", "SplitOptions", "metric_list", "open_source",
+    "Data", "Metrics", "Models", "Protocol", "Report", "SplitOptions", "as_split", "metric_list", "open_source",
+    "words",
 ]  # fmt: skip
 
 
@@ -106,11 +108,40 @@ def open_source(
     if not published and not _is_container(path):
         return table.read(path, quiet=quiet, find_time=protocol is Protocol.leave_last)
     typed = [f"--{name.replace('_', '-')}" for name in chosen] + ["--protocol"] * (protocol is not None)
-    plain = TableOptions()
-    typed += [f"--{name.replace('_', '-')}" for name, value in vars(table).items() if value != getattr(plain, name)]
+    typed += [f"--{name.replace('_', '-')}" for name in table.typed()]
     if typed:
         raise ParameterError(f"{path} is split already, so {', '.join(typed)} cannot be chosen")
     return read_lightgcn_split(path) if published else load_split(path)
+
+
+def as_split(found: Split | Interactions, protocol: Protocol | None, chosen: Mapping[str, Any]) -> Split:
+    """A split as it is; of a table the one that was asked for."""
+    from deql.evaluation.contest import make_splits
+    from deql.split import Split
+
+    if isinstance(found, Split):
+        return found
+    options = dict(chosen)
+    seed = options.pop("seed", 0)
+    return next(make_splits(found, 1, (protocol or Protocol.strong).value, seed, options))
+
+
+def words(options: Mapping[str, Any]) -> list[str]:
+    """Options by name as they are typed.
+
+    Examples
+    --------
+    >>> words({"held_out": 0.3, "binary": True, "header": False})
+    ['--held-out', '0.3', '--binary', '--no-header']
+    """
+    typed = []
+    for name, value in options.items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            typed.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            typed += [f"--{option}", str(value)]
+    return typed
 
 
 def _is_container(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from deql.errors import ParameterError
 if TYPE_CHECKING:
     from deql.models import Recommender
 
-__all__ = ["is_model_file", "parse_spec", "parse_specs"]
+__all__ = ["is_model_file", "near", "parse_spec", "parse_specs"]
 
 _SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -49,7 +50,7 @@ def parse_spec(text: str) -> Recommender:
     kind = kinds.get(name.strip().lower())
     if kind is None:
         raise ParameterError(
-            f"there is no model {name!r}{_near(name.lower(), kinds)}: say {', '.join(kinds)}, or a model file"
+            f"there is no model {name!r}{near(name.lower(), kinds)}: say {', '.join(kinds)}, or a model file"
         )
     fields = parameters(kind())
     chosen: dict[str, Any] = {}
@@ -57,7 +58,7 @@ def parse_spec(text: str) -> Recommender:
         parameter, given, value = (piece.strip() for piece in part.partition("="))
         if parameter not in fields:
             has = f"it has {', '.join(fields)}" if fields else "it has none"
-            raise ParameterError(f"{text}: {name} has no parameter {parameter!r}{_near(parameter, fields)}; {has}")
+            raise ParameterError(f"{text}: {name} has no parameter {parameter!r}{near(parameter, fields)}; {has}")
         if parameter in chosen:
             raise ParameterError(f"{text}: {parameter} is given twice")
         chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter])
@@ -115,6 +116,13 @@ def _value(spec: str, parameter: str, text: str | None, default: Any) -> Any:
         raise ParameterError(f"{spec}: {parameter} must be a number, got {text!r}") from None
 
 
-def _near(text: str, known: Any) -> str:
-    near = difflib.get_close_matches(text, list(known), n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+def near(text: str, known: Iterable[str]) -> str:
+    """A question that names what was perhaps meant; empty if nothing known is like the text.
+
+    Examples
+    --------
+    >>> near("papr", ["default", "paper"])
+    ' (did you mean paper?)'
+    """
+    found = difflib.get_close_matches(text, list(known), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""

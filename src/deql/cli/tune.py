@@ -1,0 +1,203 @@
+"""``deql tune``: the best hyper-parameters for a data set, found on validation users and saved as a model."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deql.cli import source
+from deql.cli.evaluate import print_grid
+from deql.cli.options import AsJson, TableOptions, check_out, with_options
+from deql.cli.show import console, curve_table, print_json, print_words, progress_wanted, say
+from deql.cli.specs import near
+from deql.errors import ParameterError
+
+if TYPE_CHECKING:
+    from deql.tuning import Space, Tuning
+
+__all__ = ["tune"]
+
+_JUDGED_BY = ("recall@20", "ndcg@20")
+"""What ``deql evaluate`` shows unless asked for something else."""
+
+
+class Search(StrEnum):
+    """How to go through the space."""
+
+    grid = "grid"
+    optuna = "optuna"
+
+
+@with_options
+def tune(
+    data: source.Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: the best, fitted.")],
+    space: Annotated[str, typer.Option(help="Where to search: default, quick or paper.")] = "default",
+    l2: Annotated[
+        str | None, typer.Option(help="Values of l2 in place of the space's, with commas between: 10,50,100.")
+    ] = None,
+    dropout: Annotated[str | None, typer.Option(help="The same for dropout.")] = None,
+    user_power: Annotated[str | None, typer.Option(help="The same for user_power.")] = None,
+    b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None,
+    xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None,
+    popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None,
+    metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20",
+    budget: Annotated[
+        str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
+    ] = None,
+    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = Search.grid,
+    no_prune: Annotated[
+        bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
+    ] = False,
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    journal: Annotated[
+        Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
+    ] = None,
+    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    report: source.Report = None,
+    json: AsJson = False,
+    *,
+    cut: source.SplitOptions,
+    table: TableOptions,
+) -> None:
+    """Find the best hyper-parameters on validation users, and save the model that has them.
+
+    The same command goes on where it was killed. Ctrl-C ends with the best so far. The test part is not read.
+    """
+    import deql
+    from deql.split import Split
+
+    axes = {
+        "l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "xi": xi, "popularity_power": popularity_power,
+    }  # fmt: skip
+    chosen_space = _space(space, axes)
+    _check(search, metric, budget, dtype)
+    journal = _check_files(out, journal, report, data, table.items)
+    chosen = replace(cut, seed=None).chosen(protocol)
+    found = source.open_source(data, table, protocol, chosen, json)
+    if cut.seed is not None and not isinstance(found, Split) and protocol is not source.Protocol.leave_last:
+        chosen["seed"] = cut.seed
+    split = source.as_split(found, protocol, chosen)
+    if not json:
+        say(split.describe())
+        _say_journal(journal)
+    tuning = deql.tune(
+        split, chosen_space, metric, budget, search=search.value, prune=not no_prune, seed=cut.seed or 0,
+        journal=journal, dtype=dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
+    )  # fmt: skip
+    tuning.model.progress = False
+    tuning.model.save(out)
+    size = out.stat().st_size
+    if report is not None:
+        from deql.atomic import write_text
+        from deql.report.tuned import tuning_page
+
+        about = {"Data": data.name, "Split": split.describe(), "Search": search.value}
+        write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
+    if json:
+        print_json(tuning.to_dict() | {"file": str(out), "bytes": size})
+    else:
+        _show(tuning)
+        options = ({"protocol": protocol.value} if protocol else {}) | chosen | table.typed()
+        options |= {} if metric in _JUDGED_BY else {"metrics": metric}
+        print_words(f"Saved as {out} ({size / 2**20:,.1f} MiB), fitted on the training part. "
+                     "The test part has not been read; this judges it there:")  # fmt: skip
+        print("    " + shlex.join(["deql", "evaluate", str(data), str(out), *source.words(options)]))
+    if report is not None:
+        say(f"wrote {report}")
+    if not tuning.complete:
+        say("this is the best so far: the same command goes on with the search")
+        raise typer.Exit(130)
+
+
+def _space(name: str, axes: Mapping[str, str | None]) -> Space:
+    """The named space with the values that were typed."""
+    from deql.tuning.space import NAMED, with_axes
+
+    if name not in NAMED:
+        raise ParameterError(f"there is no space {name!r}{near(name, NAMED)}: say {', '.join(NAMED)}")
+    space = NAMED[name]
+    for axis, text in axes.items():
+        if text is None:
+            continue
+        option = f"--{axis.replace('_', '-')}"
+        try:
+            values = [float(part) for part in text.split(",")]
+        except ValueError:
+            raise ParameterError(
+                f"{option} must be numbers with commas between, such as 0.2,0.5, got {text!r}"
+            ) from None
+        try:
+            space = with_axes(space, {axis: values})
+        except ParameterError as error:
+            raise ParameterError(f"{option} {text}: {error}") from None
+    return space
+
+
+def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
+    """What can be refused before anything is read."""
+    from deql.models import DEQL
+    from deql.tuning.search import need_optuna
+    from deql.tuning.tuner import metrics_for
+    from deql.tuning.workbench import Budget
+
+    if search is Search.optuna:
+        need_optuna()
+    metrics_for(metric)
+    Budget.parse(budget)
+    DEQL(dtype=dtype)._check_parameters()
+
+
+def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
+    """Whatever is wrong with the files is said before the long work; the journal may be there already."""
+    from deql.interactions.files import is_published_split
+
+    inputs = (data, items)
+    check_out(out, *inputs)
+    journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
+    check_out(journal, out, *inputs)
+    if report is not None:
+        from deql.report.plots import need_matplotlib
+
+        need_matplotlib()
+        check_out(report, out, journal, *inputs)
+    if data.is_dir() and not is_published_split(data):
+        for path in filter(None, (out, journal, report)):
+            if path.resolve().parent == data.resolve():
+                raise ParameterError(f"{path} would be read as data by the next command: name a file outside of {data}")
+    return journal
+
+
+def _say_journal(path: Path) -> None:
+    """Where the journal is, and what of the search it has."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []  # what follows the last one is torn
+    points, looks = (sum(line.startswith(b'{"step": "%b"' % step) for line in lines) for step in (b"point", b"look"))
+    if points or looks:
+        first_looks = f" and {looks:,} first looks" if looks else ""
+        say(f"going on with {points:,} points{first_looks} from {path}")
+    else:
+        say(f"every point is kept in {path}: should this end early, the same command goes on from there")
+
+
+def _show(tuning: Tuning) -> None:
+    from deql.report.tuned import edges, leaderboard_grid
+
+    print_grid(leaderboard_grid(tuning, rows=10))
+    print()
+    metric = tuning.metric
+    best = tuning.curve.best(metric)
+    curve = [
+        (b, value)
+        for b, value in zip(tuning.curve.b, tuning.curve.values[metric], strict=True)
+        if b == best or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
+    ]
+    title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
+    console().print(curve_table(title, metric, curve, best))
+    for sentence in [tuning.sentence, *edges(tuning)]:
+        print_words(sentence)
