@@ -1,0 +1,348 @@
+"""Tuning: one inverse for many models, against a fit for each of them, on the bundled data.
+
+Parts, each contestant in a process of its own:
+
+- ``grid``: the paper's grid (9 b × 4 p × 5 l2). ``deql.tune``, the refit of the winner and its curve included, against
+  ``DEQL(...).fit`` and ``deql.evaluate`` for each of the 180 models (same library, same kernels), and against the
+  paper's Fast Algorithm (benchmarks/fit.py) with a batched NumPy evaluation, extrapolated from ten models.
+- ``b``: 20 values of b against one: Gram matrix, inverse and evaluation.
+- ``looks``: the default space with and without pruning by first looks: is the winner kept, and what is saved?
+- ``kill``: the grid killed (SIGKILL) at ten random moments, and gone on with.
+- ``test``: the winner of the default space against EASE(l2=250) on the test users, which the search did not read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from _measure import Sample, Task, measure, measure_all, serve, show
+
+METRICS = ("ndcg@20", "recall@20")
+B = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
+DROPOUT = (0.1, 0.3, 0.5, 0.8)
+L2 = (10.0, 50.0, 100.0, 300.0, 500.0)
+GRID = {"l2": L2, "dropout": DROPOUT, "user_power": 0.0, "b": B, "popularity_power": 0.0}
+MODELS = list(product(L2, DROPOUT, B))
+PAPER_MODELS = 10
+KILLS = 10
+LARGEST_DIFFERENCE = 1e-6
+TARGETS = {"speedup_vs_separate": 5.0, "speedup_vs_paper": 50.0, "time_of_20_b_over_one": 1.3, "p_value": 0.05}
+
+Key = tuple[float, float, float]
+
+
+def tune_grid(folder: str) -> Task:
+    import deql
+
+    split = _split()
+    _warm(split)
+    return Task(lambda: deql.tune(split, GRID, prune=False), lambda found: _keep(folder, "grid", _values(found.table)))
+
+
+def fit_each(folder: str) -> Task:
+    import deql
+
+    split = _split()
+    _warm(split)
+
+    def work() -> dict[Key, list[float]]:
+        values = {}
+        for l2, dropout, b in MODELS:
+            model = deql.DEQL(l2, dropout, b).fit(split.train)
+            means = deql.evaluate(model, split.validation, METRICS).means
+            values[l2, dropout, b] = [means[metric] for metric in METRICS]
+        return values
+
+    return Task(work, lambda values: _keep(folder, "separate", values))
+
+
+def fit_paper(folder: str) -> Task:
+    """Ten models spread over the grid by the paper's algorithm, float64, evaluated with NumPy."""
+    from deql.rules import paper_l2
+    from fit import paper_weights
+
+    split = _split()
+    R = split.train.matrix.astype(np.float64)
+
+    def work() -> dict[Key, list[float]]:
+        values = {}
+        for place in np.linspace(0, len(MODELS) - 1, PAPER_MODELS).astype(int):
+            l2, p, b = MODELS[place]
+            W = paper_weights(R, lam=paper_l2(l2, p, b), p=p, a=1.0, b=b)
+            values[l2, p, b] = _numpy_metrics(W, split.validation)
+        return values
+
+    return Task(work, lambda values: _keep(folder, "paper", values))
+
+
+def judge_b(count: str) -> Task:
+    from deql.tuning.ground import stake_out
+    from deql.tuning.space import Point
+    from deql.tuning.trainer import Trainer
+
+    split = _split()
+    _warm(split)
+    rules = [{"b": float(b), "popularity_power": 0.0} for b in np.linspace(0, 2, int(count))]
+    trainer = Trainer(stake_out(split, seed=0), "float32", progress=False)
+    return Task(lambda: trainer.judge(Point(10.0, 0.2, 0.0), rules, METRICS))
+
+
+def tune_default(folder: str, prune: str) -> Task:
+    import polars as pl
+
+    import deql
+
+    split = _split()
+    _warm(split)
+
+    def finish(found: Any) -> dict[str, Any]:
+        found.model.save(Path(folder, f"default-{prune}.deql"))
+        names = ["l2", "dropout", "user_power"]
+        per_point = found.table.group_by(names).agg(value=pl.col(METRICS[0]).max())
+        Path(folder, f"default-{prune}.json").write_text(json.dumps({
+            "points": {repr(tuple(row[:3])): row[3] for row in per_point.select(*names, "value").rows()},
+            "looks": {repr(tuple(row[:3])): row[3] for row in found.looks.select(*names, METRICS[0]).rows()},
+        }))  # fmt: skip
+        return {
+            "best": {name: value for name, value in found.best.items() if value is not None},
+            "inverses": found.inverses, "models": found.table.height, "sentence": found.sentence,
+        }  # fmt: skip
+
+    return Task(lambda: deql.tune(split, prune=prune == "pruned"), finish)
+
+
+def resume_grid(journal: str, out: str) -> Task:
+    """What is killed and started again: it does the grid with a journal, then writes the leaderboard."""
+    import deql
+
+    split = _split()
+
+    def work() -> Any:
+        return deql.tune(split, GRID, prune=False, journal=journal)
+
+    def finish(found: Any) -> dict[str, Any]:
+        Path(out).write_text(json.dumps({"table": found.table.rows(), "sentence": found.sentence}))
+        return {}
+
+    return Task(work, finish)
+
+
+def test_winner(folder: str) -> Task:
+    import deql
+    from deql.evaluation.significance import paired_t
+
+    split = _split()
+
+    def work() -> Any:
+        tuned = deql.load(Path(folder, "default-pruned.deql"))
+        return deql.evaluate([tuned, deql.EASE(250.0).fit(split.train)], split.test, METRICS)
+
+    def finish(judged: Any) -> dict[str, Any]:
+        tuned, ease = judged
+        return {
+            "tuned": tuned.means, "ease_l2_250": ease.means, "users": len(tuned.users),
+            "p_value": paired_t(tuned.per_user[METRICS[0]], ease.per_user[METRICS[0]]),
+        }  # fmt: skip
+
+    return Task(work, finish)
+
+
+def _split() -> Any:
+    import deql
+
+    return deql.split_strong(deql.datasets.debian())
+
+
+def _warm(split: Any) -> None:
+    """Load the kernels for the types of these data; compiling them is not what is timed."""
+    import deql
+
+    few = split.train.take_items(slice(0, 50))
+    model = deql.DEQL().fit(few)
+    deql.evaluate([model, model.with_rule(b=2.0)], split.validation, METRICS)
+
+
+def _numpy_metrics(W: np.ndarray, target: Any, k: int = 20, batch: int = 500) -> list[float]:
+    """NDCG and recall of dense scores, the seen left out, some users at a time."""
+    seen, held_out = target.seen.matrix, target.held_out.matrix
+    discount = 1 / np.log2(np.arange(k) + 2)
+    ideal = np.cumsum(discount)
+    gains, recalls = [], []
+    for first in range(0, seen.shape[0], batch):
+        X, truth = seen[first : first + batch], held_out[first : first + batch].toarray() > 0
+        scores = X @ W
+        scores[csr_array(X).nonzero()] = -np.inf
+        top = np.argpartition(-scores, k, axis=1)[:, :k]
+        top = np.take_along_axis(top, np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1), axis=1)
+        hits = np.take_along_axis(truth, top, axis=1)
+        counts = truth.sum(axis=1)
+        gains.append(hits @ discount / ideal[np.minimum(counts, k) - 1])
+        recalls.append(hits.sum(axis=1) / counts)
+    return [float(np.concatenate(values).mean()) for values in (gains, recalls)]
+
+
+def _values(table: Any) -> dict[Key, list[float]]:
+    return {row[:3]: list(row[3:]) for row in table.select("l2", "dropout", "b", *METRICS).rows()}
+
+
+def _keep(folder: str, name: str, values: dict[Key, list[float]]) -> dict[str, Any]:
+    """Metrics of each model into a file; the models and the winner are the facts."""
+    Path(folder, f"{name}.json").write_text(json.dumps([[*key, *value] for key, value in values.items()]))
+    winner = max(values, key=lambda key: values[key][0])
+    return {"models": len(values), "winner": winner, METRICS[0]: values[winner][0]}
+
+
+def _kept(folder: str, name: str) -> dict[Key, list[float]]:
+    rows = json.loads(Path(folder, f"{name}.json").read_text())
+    return {(row[0], row[1], row[2]): row[3:] for row in rows}
+
+
+def _difference(folder: str, name: str, other: str) -> float:
+    one, two = _kept(folder, name), _kept(folder, other)
+    return max(abs(a - b) for key in two for a, b in zip(one[key], two[key], strict=True))
+
+
+def grid_part(folder: str, repeats: int) -> tuple[dict[str, Any], bool]:
+    found = measure_all(__file__, {"deql.tune": ("tune", folder), "a fit for each": ("each", folder)}, repeats)
+    found["the paper's algorithm"] = measure(__file__, "paper", folder)
+    per_model = {name: one.seconds / one.facts["models"] for name, one in found.items()}
+    whole = {name: seconds * len(MODELS) for name, seconds in per_model.items()}
+    ours = whole["deql.tune"]
+    rows = [
+        (name, one.facts["models"], one.seconds, one.cores, whole[name], whole[name] / ours, one.peak_mib,
+         str(one.facts["winner"]))
+        for name, one in found.items()
+    ]  # fmt: skip
+    header = ("contestant", "models", "seconds", "cores", "for 180 models", "ratio", "peak MiB", "winner (l2, p, b)")
+    show("The paper's grid: 9 b × 4 p × 5 l2", header, rows)
+    difference = _difference(folder, "grid", "separate")
+    same = found["deql.tune"].facts["winner"] == found["a fit for each"].facts["winner"]
+    result = {
+        "speedup_vs_separate": whole["a fit for each"] / ours,
+        "speedup_vs_paper": whole["the paper's algorithm"] / ours,
+        "same_winner": same, "largest_difference": difference,
+        "largest_difference_from_paper": _difference(folder, "grid", "paper"),
+        "memory_vs_paper": found["the paper's algorithm"].peak_mib / found["deql.tune"].peak_mib,
+    }  # fmt: skip
+    return result, same and difference <= LARGEST_DIFFERENCE
+
+
+def b_part(repeats: int) -> tuple[dict[str, Any], bool]:
+    found: dict[int, Sample] = measure_all(__file__, {count: ("b", count) for count in (1, 20, 50)}, repeats + 2)
+    rows = [(f"{count} values of b", one.seconds, one.seconds / found[1].seconds) for count, one in found.items()]
+    show("Gram matrix, inverse and evaluation", ("what", "seconds", "ratio"), rows)
+    ratios = {f"time_of_{count}_b_over_one": found[count].seconds / found[1].seconds for count in (20, 50)}
+    return ratios, True
+
+
+def looks_part(folder: str) -> tuple[dict[str, Any], bool]:
+    from scipy.stats import spearmanr
+
+    found = {how: measure(__file__, "default", folder, how) for how in ("pruned", "whole")}
+    files = {how: json.loads(Path(folder, f"default-{how}.json").read_text()) for how in found}
+    points, looks = files["whole"]["points"], files["pruned"]["looks"]
+    both = sorted(points.keys() & looks.keys())
+    correlation = float(spearmanr([points[key] for key in both], [looks[key] for key in both]).statistic)
+    best = {how: max(file["points"].values()) for how, file in files.items()}
+    place = sorted(looks.values(), reverse=True).index(looks[max(points, key=points.__getitem__)]) + 1
+    rows = [(how, one.facts["inverses"], one.facts["models"], one.seconds, best[how], str(one.facts["best"]))
+            for how, one in found.items()]  # fmt: skip
+    show(
+        "The default space, with and without first looks",
+        ("", "inverses", "models", "seconds", METRICS[0], "winner"),
+        rows,
+    )
+    print(found["pruned"].facts["sentence"])
+    return {
+        "looks_speedup": found["whole"].seconds / found["pruned"].seconds,
+        "looks_regret": best["whole"] - best["pruned"], "looks_spearman": correlation,
+        "place_of_the_winner_in_the_looks": place, "looks": len(looks),
+    }, True  # fmt: skip
+
+
+def kill_part(folder: str) -> tuple[dict[str, Any], bool]:
+    """Start, kill at a random moment, start again …; in the end the leaderboard must be that of a quiet run."""
+    outs = {name: Path(folder, f"{name}.json") for name in ("quiet", "killed")}
+    journals = {name: Path(folder, f"{name}.jsonl") for name in outs}
+    quiet = measure(__file__, "resume", journals["quiet"], outs["quiet"])
+    moments = random.Random(0)
+    kills, longest = 0, quiet.seconds / 3
+    while kills < KILLS:
+        command = [sys.executable, __file__, "--child", "resume", str(journals["killed"]), str(outs["killed"])]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        time.sleep(2 + moments.uniform(0, longest))
+        if process.poll() is not None:  # all done before the last kill: begin again, so that every kill hits a search
+            journals["killed"].unlink()
+            continue
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    last = measure(__file__, "resume", journals["killed"], outs["killed"])
+    same = outs["quiet"].read_text() == outs["killed"].read_text()
+    steps = [json.loads(line) for line in journals["killed"].read_text().splitlines()[1:]]
+    measured = [(step["l2"], step["dropout"]) for step in steps if step["step"] == "point"]
+    show(
+        "Killed and gone on with",
+        ("run", "seconds", "kills", "points measured", "measured twice"),
+        [("quiet", quiet.seconds, 0, len(L2) * len(DROPOUT), 0),
+         ("the last of the killed", last.seconds, kills, len(measured), len(measured) - len(set(measured)))],
+    )  # fmt: skip
+    return {"kills": kills, "same_leaderboard": same}, same
+
+
+def test_part(folder: str) -> tuple[dict[str, Any], bool]:
+    facts = measure(__file__, "test", folder).facts
+    rows = [(name, *(f"{facts[name][metric]:.4f}" for metric in METRICS)) for name in ("tuned", "ease_l2_250")]
+    show(f"On {facts['users']:,} test users", ("model", *METRICS), rows)
+    return {"test": facts, "p_value": facts["p_value"]}, True
+
+
+TASKS: dict[str, Callable[..., Task]] = {
+    "tune": tune_grid, "each": fit_each, "paper": fit_paper, "b": judge_b, "default": tune_default,
+    "resume": resume_grid, "test": test_winner,
+}  # fmt: skip
+
+
+def main() -> int:
+    """Measure, print the tables and the ratios; 1 if anything that must be the same is not."""
+    parser = argparse.ArgumentParser(description="Time and check deql.tune on the bundled data.")
+    parts = ("grid", "b", "looks", "kill", "test")
+    parser.add_argument("--parts", nargs="+", choices=parts, default=parts, help="test needs looks")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of each contestant; the best counts")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"targets": TARGETS}
+    good = True
+    with TemporaryDirectory() as folder:
+        run: dict[str, Callable[[], tuple[dict[str, Any], bool]]] = {
+            "grid": lambda: grid_part(folder, options.repeats),
+            "b": lambda: b_part(options.repeats),
+            "looks": lambda: looks_part(folder),
+            "kill": lambda: kill_part(folder),
+            "test": lambda: test_part(folder),
+        }
+        for part in parts:
+            if part in options.parts:
+                found, fine = run[part]()
+                result |= found
+                good &= fine
+    print(json.dumps(result))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    serve(TASKS)
+    sys.exit(main())
