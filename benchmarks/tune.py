@@ -170,10 +170,12 @@ def _split() -> Any:
 def _warm(split: Any) -> None:
     """Load the kernels for the types of these data; compiling them is not what is timed."""
     import deql
+    from deql.split import HeldOut
 
-    few = split.train.take_items(slice(0, 50))
-    model = deql.DEQL().fit(few)
-    deql.evaluate([model, model.with_rule(b=2.0)], split.validation, METRICS)
+    few = slice(0, 50)
+    model = deql.DEQL().fit(split.train.take_items(few))
+    parts = (split.validation.seen.take_items(few), split.validation.held_out.take_items(few))
+    deql.evaluate([model, model.with_rule(b=2.0)], HeldOut(*parts), METRICS)
 
 
 def _numpy_metrics(W: np.ndarray, target: Any, k: int = 20, batch: int = 500) -> list[float]:
@@ -275,32 +277,37 @@ def looks_part(folder: str) -> tuple[dict[str, Any], bool]:
 
 
 def kill_part(folder: str) -> tuple[dict[str, Any], bool]:
-    """Start, kill at a random moment, start again …; in the end the leaderboard must be that of a quiet run."""
-    outs = {name: Path(folder, f"{name}.json") for name in ("quiet", "killed")}
-    journals = {name: Path(folder, f"{name}.jsonl") for name in outs}
-    quiet = measure(__file__, "resume", journals["quiet"], outs["quiet"])
+    """Start, kill at a random moment, start again …; in the end the leaderboard must be that of a quiet run.
+
+    A search that is done before it was killed often enough is checked too, and another one is begun.
+    """
+    quiet_out = Path(folder, "quiet.json")
+    quiet = measure(__file__, "resume", Path(folder, "quiet.jsonl"), quiet_out)
     moments = random.Random(0)
-    kills, longest = 0, quiet.seconds / 3
+    rows, kills, same = [("quiet", quiet.seconds, 0, len(L2) * len(DROPOUT), 0, "")], 0, True
     while kills < KILLS:
-        command = [sys.executable, __file__, "--child", "resume", str(journals["killed"]), str(outs["killed"])]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        time.sleep(2 + moments.uniform(0, longest))
-        if process.poll() is not None:  # all done before the last kill: begin again, so that every kill hits a search
-            journals["killed"].unlink()
-            continue
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    last = measure(__file__, "resume", journals["killed"], outs["killed"])
-    same = outs["quiet"].read_text() == outs["killed"].read_text()
-    steps = [json.loads(line) for line in journals["killed"].read_text().splitlines()[1:]]
-    measured = [(step["l2"], step["dropout"]) for step in steps if step["step"] == "point"]
-    show(
-        "Killed and gone on with",
-        ("run", "seconds", "kills", "points measured", "measured twice"),
-        [("quiet", quiet.seconds, 0, len(L2) * len(DROPOUT), 0),
-         ("the last of the killed", last.seconds, kills, len(measured), len(measured) - len(set(measured)))],
-    )  # fmt: skip
+        series = len(rows)
+        journal, out = Path(folder, f"killed-{series}.jsonl"), Path(folder, f"killed-{series}.json")
+        command = [sys.executable, __file__, "--child", "resume", str(journal), str(out)]
+        begin, here = time.perf_counter(), 0
+        while not out.exists():
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            try:
+                process.wait(None if kills == KILLS else 1 + moments.uniform(0, quiet.seconds / 3))
+                if process.returncode:
+                    raise RuntimeError(f"the search that goes on ended with {process.returncode}")
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                kills, here = kills + 1, here + 1
+        alike = out.read_text() == quiet_out.read_text()
+        steps = [json.loads(line) for line in journal.read_text().splitlines()[1:]]
+        measured = [(step["l2"], step["dropout"]) for step in steps if step["step"] == "point"]
+        twice = len(measured) - len(set(measured))
+        rows.append((f"killed, {series}", time.perf_counter() - begin, here, len(measured), twice, str(alike)))
+        same &= alike and twice == 0
+    header = ("search", "seconds, starts included", "kills", "points measured", "measured twice", "same leaderboard")
+    show("Killed and gone on with", header, rows)
     return {"kills": kills, "same_leaderboard": same}, same
 
 

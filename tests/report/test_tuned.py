@@ -66,7 +66,7 @@ BETWEEN = [row(l2=3.79, dropout=0.61, user_power=0.7), row(l2=0.4, dropout=0.83,
 
 def test_the_leaderboard_has_the_best_rows_and_says_what_they_share():
     grid = leaderboard_grid(made(GRID), rows=3)
-    assert grid.title == "Best 3 of 6 models on 5 inverses, all with user_power 0, b 1, popularity_power 0"
+    assert grid.title == "Best 3 of 6 models on 5 inverses; these have user_power 0, b 1, popularity_power 0"
     assert text_table(grid).splitlines() == [
         "#  l2  dropout   ndcg@20  recall@20",
         "───────────────────────────────────",
@@ -75,7 +75,7 @@ def test_the_leaderboard_has_the_best_rows_and_says_what_they_share():
         "3   0      0.2  0.3300     0.4000",
     ]
     whole = leaderboard_grid(made(GRID))
-    assert whole.title == "All 6 models on 5 inverses, all with user_power 0, popularity_power 0"
+    assert whole.title == "All 6 models on 5 inverses; these have user_power 0, popularity_power 0"
     assert whole.header == ["#", "l2", "dropout", "b", "ndcg@20", "recall@20"]
 
 
@@ -322,4 +322,4 @@ def test_a_page_of_a_real_search():
     assert f"{found.table.height:,} models on 8 inverses" in text
     assert text.count("<figure>") == 4
     assert found.sentence in " ".join(Outline(text).texts)
-    assert str(found).startswith("#")
+    assert str(found).startswith("Best 10 of")

@@ -99,6 +99,7 @@ def tune(
         from deql.report.tuned import tuning_page
 
         about = {"Data": data.name, "Split": split.describe(), "Search": search.value}
+        about |= {} if budget is None else {"Budget": f"{budget} inverses" if budget.isdigit() else budget}
         write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
     if json:
         print_json(tuning.to_dict() | {"file": str(out), "bytes": size})

@@ -39,7 +39,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     >>> best = deql.tune(split, {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0})
     >>> grid = leaderboard_grid(best, rows=3)
     >>> grid.title
-    'Best 3 of 4 models on 2 inverses, all with l2 3, user_power 0, popularity_power 0'
+    'Best 3 of 4 models on 2 inverses; these have l2 3, user_power 0, popularity_power 0'
     >>> grid.header
     ['#', 'dropout', 'b', 'ndcg@20', 'recall@20']
     """
@@ -64,7 +64,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     title = f"{of} models on {tuning.inverses:,} {'inverse' if tuning.inverses == 1 else 'inverses'}"
     words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
     words += [f"no {name}" for name, value in shared.items() if value is None and getattr(tuning.space, name)]
-    return Grid(title + (f", all with {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
+    return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
 
 
 def edges(tuning: Tuning) -> list[str]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from deql.errors import DeqlError
 from deql.progress import Report, stages
 from deql.tuning.space import Point, Space, ridges_around
@@ -30,16 +32,19 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 def search_grid(bench: Workbench, points: Sequence[Point]) -> None:
     """Measure the points; with first looks only the best quarter of them, and within the budget.
 
-    Where a limit may end it early, points come from all over the grid.
+    Where time may end it early, the points come from all over the grid, and after first looks the best come first.
     """
-    chosen = [points[place] for place in spread_order(len(points))] if bench.budget.limited else list(points)
+    timed = bench.budget.seconds is not None
+    chosen = list(points)
+    if timed or (bench.small is None and bench.budget.inverses is not None):
+        chosen = [points[place] for place in spread_order(len(points))]
     if bench.small is not None:
         with stages(bench.full.progress) as stage:
             looked_at = _look_at(bench, chosen, stage("First looks"))
         chosen = kept_after_looks(looked_at, [bench.look(point) for point in looked_at], len(points))
     chosen = chosen[: bench.budget.inverses]
     bench.planned = len(chosen)
-    for point in by_user_power(chosen):
+    for point in chosen if timed else by_user_power(chosen):
         if bench.may_measure(point):
             bench.measure(point)
 
@@ -58,15 +63,14 @@ def _look_at(bench: Workbench, points: Sequence[Point], report: Report | None) -
 def search_optuna(bench: Workbench, space: Space, seed: int) -> None:
     """Measure what Optuna's TPE sampler asks for, between the smallest and the largest value of each axis.
 
-    A trial whose first look is below the best quarter of those so far is pruned.
+    A trial whose first look is not in the best quarter of those so far is pruned.
     """
     optuna = need_optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=seed),
-        pruner=optuna.pruners.PercentilePruner(100 * KEPT, n_startup_trials=_LEAST_KEPT),
+        direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed), pruner=optuna.pruners.NopPruner()
     )
+    looks: list[float] = []
     inverses = bench.budget.inverses
     bench.planned = inverses
     for _ in range(_LOOKS_PER_INVERSE * inverses if inverses is not None else _MOST_TRIALS):
@@ -78,7 +82,10 @@ def search_optuna(bench: Workbench, space: Space, seed: int) -> None:
             worth = bench.look(point)
             if worth > -math.inf:
                 trial.report(worth, step=0)
-                if trial.should_prune():
+                # Optuna's own pruners compare with trials that were not pruned, so that their bar would only rise.
+                below = len(looks) >= _LEAST_KEPT and worth < np.quantile(looks, 1 - KEPT)
+                looks.append(worth)
+                if below:
                     study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                     continue
         worth = bench.measure(point)

@@ -69,7 +69,8 @@ def tune(
     metric : str, default "ndcg@20"
         What decides: any metric that has a value for each user.
     budget : int or str, optional
-        At most so many inverses, or a time such as ``"20min"``; without it the whole grid, with Optuna 30 inverses.
+        The search stops after so many inverses, or a time such as ``"20min"``; without it after the whole grid, with
+        Optuna after 30 inverses. The winner's fit, and that of the best model with b = 0, come on top.
     search : {"grid", "optuna"}, default "grid"
         Optuna (extra ``tune``) searches between the values of the space.
     prune : bool, default True
@@ -128,11 +129,13 @@ def tune(
             else:
                 search_optuna(bench, chosen, seed)
         except KeyboardInterrupt:
-            if not any(outcome.failure is None for outcome in bench.outcomes.values()):
-                raise
             complete = False
+            best = bench.best_so_far()
+            if best is None:
+                raise
             if tell is not None:
                 tell("interrupted: fitting the best so far; Ctrl-C again leaves without it")
+            bench.measure(best, journaled=False)
         return finish(bench, chosen, complete)
 
 

@@ -144,13 +144,25 @@ class Workbench:
             self.looks[point] = self._measure(self.small, point, "look", self.metrics[:1])
         return self._worth(self.looks[point])
 
-    def measure(self, point: Point) -> float:
-        """What the point is worth, larger is better."""
+    def measure(self, point: Point, journaled: bool = True) -> float:
+        """What the point is worth, larger is better.
+
+        Without the journal it is for this run alone, which then ends: a search that goes on must not find what it
+        would not have asked for.
+        """
         if point not in self.outcomes:
-            self.outcomes[point] = outcome = self._measure(self.full, point, "point", self.metrics)
+            self.outcomes[point] = outcome = self._measure(self.full, point, "point", self.metrics, journaled)
             if self._tell is not None:
                 self._tell(self._line(outcome))
         return self._worth(self.outcomes[point])
+
+    def best_so_far(self) -> Point | None:
+        """The best point measured, or, before any was, the best by its first look; None if no point gave a model."""
+        for known in (self.outcomes, self.looks):
+            found = [outcome for outcome in known.values() if outcome.failure is None]
+            if found:
+                return max(found, key=self._worth).point
+        return None
 
     def best_rule(self, outcome: Outcome) -> int:
         """The place of the best rule of a point; of equal ones the first."""
@@ -167,7 +179,9 @@ class Workbench:
             return float("-inf")
         return self._sign * outcome.values[self.metrics[0]][self.best_rule(outcome)]
 
-    def _measure(self, trainer: Trainer, point: Point, step: str, metrics: Sequence[str]) -> Outcome:
+    def _measure(
+        self, trainer: Trainer, point: Point, step: str, metrics: Sequence[str], journaled: bool = True
+    ) -> Outcome:
         begin = time.perf_counter()
         values: dict[str, list[float]] = {}
         failure = None
@@ -179,7 +193,8 @@ class Workbench:
         except DeqlError as error:  # such as a matrix without an inverse: the others may do
             failure = str(error)
         outcome = Outcome(point, values, time.perf_counter() - begin, failure)
-        self.journal.append({"step": step, **point._asdict(), "values": values, "seconds": outcome.seconds}
+        if journaled:
+            self.journal.append({"step": step, **point._asdict(), "values": values, "seconds": outcome.seconds}
                             | ({} if failure is None else {"failure": failure}))  # fmt: skip
         return outcome
 
