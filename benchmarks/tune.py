@@ -293,7 +293,7 @@ def kill_part(folder: str) -> tuple[dict[str, Any], bool]:
         while not out.exists():
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
             try:
-                process.wait(None if kills == KILLS else 1 + moments.uniform(0, quiet.seconds / 3))
+                process.wait(None if kills == KILLS else 1 + moments.uniform(0, quiet.seconds / 6))
                 if process.returncode:
                     raise RuntimeError(f"the search that goes on ended with {process.returncode}")
             except subprocess.TimeoutExpired:

@@ -60,12 +60,15 @@ class SharedGram:
 
     Attributes
     ----------
+    user_power : float
+        Of the weights.
     matrix : PackedSymmetric
         S = RᵀΛR.
     diagonal : ndarray of float64
         D, before it was rounded to the type of S.
     """
 
+    user_power: float
     matrix: PackedSymmetric
     diagonal: NDArray[np.float64]
 

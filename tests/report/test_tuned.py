@@ -40,7 +40,8 @@ def made(rows, space=None, looks=(), metric="ndcg@20", **more):
         "curve": Curve(B, values, {name: [0.01, 0.02, 0.03, 0.04] for name in values}),
         "rival": Rival(parameters | {"b": 0.0}, True, 0.2, 0.1, 0.01), "space": space or Space(**tried),
         "looks": seen, "judged": 1234, "how": "the split has 1,234 validation users", "complete": True,
-        "inverses": len({row[:3] for row in rows}), "seconds": 12.3, "journal": None,
+        "points": len({row[:3] for row in rows}), "inverses": len({row[:3] for row in rows}), "seconds": 12.3,
+        "journal": None,
     }  # fmt: skip
     return Tuning(**tuning | more)
 

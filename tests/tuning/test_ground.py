@@ -50,7 +50,7 @@ def test_a_fit_with_the_gram_matrix_there_is_the_same_fit(power, dtype):
     data = market(300, 70, seed=2, weighted=True)
     weights = user_weights(data.matrix, power)
     packed = gram(data.matrix, weights=weights, dtype=dtype)
-    shared = SharedGram(packed, weighted_diagonal(data.matrix, weights))
+    shared = SharedGram(power, packed, weighted_diagonal(data.matrix, weights))
     before = packed.data.copy()
     for l2, dropout in ((1.0, 0.0), (50.0, 0.6), (0.0, 0.3)):
         for kind in (DEQL, RDLAE):
@@ -70,7 +70,7 @@ def test_a_trainer_gives_the_model_of_a_plain_fit_at_every_point():
     trainer = Trainer(ground, "float32", progress=False)
     for point in (Point(5.0, 0.3, 0.0), Point(50.0, 0.0, 0.0), Point(5.0, 0.3, 0.8), Point(5.0, 0.3, 0.0)):
         model = trainer.fit(point)
-        other = DEQL(point.l2, point.dropout, 1.0, user_power=point.user_power).fit(ground.train)
+        other = DEQL(point.l2, point.dropout, user_power=point.user_power).fit(ground.train)
         np.testing.assert_array_equal(model.precision_.data, other.precision_.data)
         np.testing.assert_array_equal(model.gain_, other.gain_)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import deql
 from deql.errors import DeqlError, ParameterError
+from deql.tuning import trainer
 from deql.tuning.search import KEPT, by_user_power, kept_after_looks, spread_order
 from deql.tuning.space import Point, as_space
 from deql.tuning.trainer import Trainer
@@ -260,11 +261,40 @@ def test_an_interruption_of_the_first_looks_is_one_too(split, first_looks, monke
         return judge(self, *arguments)
 
     monkeypatch.setattr(Trainer, "judge", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        deql.tune(split, GRID, journal=tmp_path / "j")
-    assert len(steps(tmp_path / "j")) == 9
+    early = deql.tune(split, GRID, journal=tmp_path / "j")
+    assert not early.complete
+    assert early.inverses == 1
+    assert early.looks.height == 9
+    first = early.looks.row(0, named=True)
+    assert all(early.best[name] == first[name] for name in ("l2", "dropout", "user_power"))
+    assert len(steps(tmp_path / "j")) == 9  # the point that was measured to end with is not part of the search
     monkeypatch.setattr(Trainer, "judge", judge)
     assert findings(deql.tune(split, GRID, journal=tmp_path / "j")) == findings(deql.tune(split, GRID))
+
+
+def test_a_time_goes_to_the_points_with_the_best_looks(split, clock, first_looks, tmp_path):
+    tuning = deql.tune(split, GRID, budget="9s", journal=tmp_path / "j")
+    order = [tuple(row[:3]) for row in tuning.looks.rows()]
+    measured = [step[1:] for step in steps(tmp_path / "j") if step[0] == "point"]
+    assert len(measured) == 5
+    assert measured == order[: len(measured)]
+
+
+def test_a_time_without_looks_reaches_every_user_power(split, clock):
+    tuning = deql.tune(split, GRID, budget="10s", prune=False)
+    assert 1 < tuning.inverses < tuning.points
+    assert set(tuning.table["user_power"]) == {0, 0.6}
+
+
+@pytest.mark.parametrize("budget", [None, 5])
+def test_there_is_one_gram_matrix_for_each_user_power(split, first_looks, monkeypatch, budget):
+    made = []
+    real = trainer.gram
+    monkeypatch.setattr(trainer, "gram", lambda matrix, **how: made.append(matrix.shape[1]) or real(matrix, **how))
+    deql.tune(split, GRID, budget=budget)
+    small, whole = min(made), max(made)
+    assert made.count(small) == 2
+    assert made.count(whole) <= 2 + 2  # the rival's and the winner's user_power may come back in the end
 
 
 def test_each_point_is_told_with_what_is_left(split):
@@ -321,7 +351,7 @@ class TestOptuna:
 
     def test_some_trials_end_at_the_first_look(self, split, first_looks):
         tuning = deql.tune(split, GRID, search="optuna", budget=12)
-        assert tuning.inverses <= 12
+        assert tuning.inverses == 12
         assert tuning.inverses < tuning.looks.height <= 4 * 12
 
     def test_ridges_of_their_own_when_none_are_given(self, split):

@@ -131,12 +131,33 @@ class LinearAutoencoder(_Fitted):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np, deql
+        >>> from deql.gram import SharedGram, gram
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+        >>> S = gram(data.matrix)
+        >>> shared = SharedGram(0.0, S, S.diagonal())
+        >>> models = [deql.EASE(l2).fit_gram(data, shared) for l2 in (1.0, 10.0)]
+        >>> np.array_equal(models[0].gain_, deql.EASE(1.0).fit(data).gain_)
+        True
         """
+        of = (shared.user_power, shared.matrix.dtype, shared.matrix.n)
+        if of != (self.user_power, np.dtype(self.dtype), data.n_items):
+            raise ParameterError(
+                f"the Gram matrix is of user_power {of[0]:g}, {of[1]} and {of[2]:,} items, "
+                f"not {self.user_power:g}, {self.dtype} and {data.n_items:,}"
+            )
         return self._fit(data, partial(self._learn, shared=shared))
 
     def _learn(self, data: Interactions, shared: SharedGram | None = None) -> None:
-        weights = user_weights(data.matrix, self.user_power)
-        diagonal = weighted_diagonal(data.matrix, weights) if shared is None else shared.diagonal
+        if shared is None:
+            weights = user_weights(data.matrix, self.user_power)
+            diagonal = weighted_diagonal(data.matrix, weights)
+        else:
+            diagonal = shared.diagonal
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
             largest = name_some(data.items[[int(diagonal.argmax())]])
             raise DataError(f"the values of item {largest}, or l2, are too large for {self.dtype}")

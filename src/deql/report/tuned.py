@@ -121,6 +121,8 @@ def _facts(tuning: Tuning) -> dict[str, str]:
     n, inverses = tuning.table.height, tuning.inverses
     cost = f"{tuning.seconds:.0f} s" if tuning.seconds < 90 else f"{tuning.seconds / 60:.0f} min"
     measured = f"{n:,} models on {inverses:,} {'inverse' if inverses == 1 else 'inverses'}, {cost}"
+    if tuning.points is not None and tuning.points > inverses:
+        measured += f"; the space has {tuning.points:,} points"
     if tuning.looks.height:
         measured += f"; before that a first look at {tuning.looks.height:,} points on a sample of the items"
     direction = "lower" if lower_is_better(tuning.metric) else "higher"
@@ -167,8 +169,8 @@ def _sensitivity(tuning: Tuning, metric: str) -> Figure:
 
 def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     """The best value at each point over l2, a line for each dropout: the lines' names, and the figures."""
-    best = _best_by_point(tuning)
-    dropouts = sorted({point.dropout for point in best})
+    best, looks = _best_by_point(tuning), _looks_by_point(tuning)
+    dropouts = sorted({point.dropout for point in [*best, *looks]})
     if len({point[:2] for point in best}) < 2:
         return [], []
     if _between(tuning) or len(dropouts) > plots.COLOURS:
@@ -179,26 +181,49 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     drawn, text = figures[-1]
     if shown != powers:
         text += f" It is the winner's; {len(powers) - 1} others are not drawn."
-    for power in sorted({point.user_power for point in map(_point, tuning.looks.to_dicts())} - set(powers)):
+    for power in sorted({point.user_power for point in looks} - set(powers)):
         text += _unmeasured(tuning, power)
     figures[-1] = drawn, text
-    return [f"dropout {dropout:g}" for dropout in dropouts] if _several_ridges(best) else [], figures
+    if len(looks) > len(best) and _several_ridges(looks):
+        figures.append(_looked_at(tuning, looks, dropouts))
+    several = _several_ridges([*best, *looks])
+    return [f"dropout {dropout:g}" for dropout in dropouts] if several else [], figures
 
 
 def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: list[float]) -> Figure:
     """One user_power, on a scale for all of them. With a single l2 there is nothing to draw over but dropout."""
     over = "l2" if _several_ridges(best) else "dropout"
-    lines: dict[int, dict[float, float]] = {}
-    for point, value in best.items():
-        if point.user_power == power:
-            lines.setdefault(dropouts.index(point.dropout) if over == "l2" else 0, {})[getattr(point, over)] = value
+    lines = _by_dropout(best, power, dropouts, over)
     star = (tuning.best[over], tuning.best[tuning.metric]) if power == tuning.best["user_power"] else None
     title = f"{tuning.metric} by {'l2 and dropout' if over == 'l2' else 'dropout'}, user_power {power:g}"
     drawn = plots.interaction(
-        f"interaction-{page.anchor(f'{power:g}')}", title, dict(sorted(lines.items())), star,
+        f"interaction-{page.anchor(f'{power:g}')}", title, lines, star,
         (min(best.values()), max(best.values())), over, tuning.metric, log=over == "l2",
     )  # fmt: skip
     return drawn, f"{title}: at each point the best of its {_rules(tuning)}." + _unmeasured(tuning, power)
+
+
+def _looked_at(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
+    """All points of the winner's user_power by their first looks: what lies around those that were measured."""
+    power, winner = tuning.best["user_power"], _point(tuning.best)
+    star = (winner.l2, looks[winner]) if winner in looks else None
+    title = f"First looks: {tuning.metric} by l2 and dropout, user_power {power:g}"
+    drawn = plots.interaction(
+        "interaction-looks", title, _by_dropout(looks, power, dropouts, "l2"), star,
+        (min(looks.values()), max(looks.values())), "l2", f"{tuning.metric}, on a sample", log=True,
+    )  # fmt: skip
+    return drawn, f"{title}, at all points and on a sample of the items, so on another scale. Star: the winner."
+
+
+def _by_dropout(
+    values: Mapping[Point, float], power: float, dropouts: list[float], over: str
+) -> dict[int, dict[float, float]]:
+    """The points of one user_power as lines, by the place of their dropout."""
+    lines: dict[int, dict[float, float]] = {}
+    for point, value in values.items():
+        if point.user_power == power:
+            lines.setdefault(dropouts.index(point.dropout) if over == "l2" else 0, {})[getattr(point, over)] = value
+    return dict(sorted(lines.items()))
 
 
 def _several_ridges(points: Iterable[Point]) -> bool:
@@ -222,8 +247,7 @@ def _looks(tuning: Tuning) -> list[Figure]:
     """First looks against full measurements, for points that have both."""
     if not tuning.looks.height:
         return []
-    best = _best_by_point(tuning)
-    looks = {_point(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
+    best, looks = _best_by_point(tuning), _looks_by_point(tuning)
     both = [point for point in best if point in looks]
     if not both:
         return []
@@ -265,6 +289,11 @@ def _best_by_point(tuning: Tuning) -> dict[Point, float]:
     for row in tuning.table.to_dicts():
         found.setdefault(_point(row), row[tuning.metric])
     return found
+
+
+def _looks_by_point(tuning: Tuning) -> dict[Point, float]:
+    """What each point was worth at its first look, best first."""
+    return {_point(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
 
 
 def _point(row: Mapping[str, Any]) -> Point:

@@ -8,6 +8,7 @@ from deql.errors import DataError
 from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.comparison import lower_is_better
 from deql.evaluation.significance import paired_t
+from deql.models import DEQL
 from deql.plain_json import as_json
 from deql.tuning.result import Curve, Rival, Tuning
 from deql.tuning.space import Point, Rule, Space
@@ -24,42 +25,64 @@ CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
 Row = dict[str, Any]
 
 
-def finish(bench: Workbench, space: Space, complete: bool) -> Tuning:
-    """Rank what was measured, fit the winner and put into words what was found."""
-    metric, trainer, ground = bench.metrics[0], bench.full, bench.full.ground
+def finish(bench: Workbench, space: Space, points: int | None, complete: bool) -> Tuning:
+    """Rank what was measured, fit the winner and put into words what was found.
+
+    ``points`` is how many the grid has, if it is one. What an earlier run found out about the same winner is in the
+    journal and not computed again.
+    """
+    trainer, ground = bench.full, bench.full.ground
     rows = _leaderboard(bench)
     if not rows:
         failures = [outcome.failure for known in (bench.outcomes, bench.looks) for outcome in known.values()]
         raise DataError(f"no point of the space gave a model: {failures[0]}")
     winner = rows[0]
+    fitted = None
+    end = next((record for record in reversed(bench.journal.records) if record["step"] == "end"), None)
+    if end is None or end.get("best") != as_json(winner) or end.get("complete") != complete:
+        curve, rival, judged, fitted = _examine(bench, rows)
+        end = {"step": "end", "best": winner, "curve": vars(curve), "rival": vars(rival), "judged": judged,
+               "complete": complete}  # fmt: skip
+        bench.journal.append(end)
+        end = bench.journal.records[-1]
+    if ground.final is not ground.train:
+        fitted = None
+        trainer.release()
+        fitted = trainer.model(_point(winner)).fit(ground.final)
+    model = (fitted or trainer.fit(_point(winner))).with_rule(**_rule(winner))
+    return Tuning(
+        model=model, table=_frame(rows, bench.metrics), metric=bench.metrics[0], best=winner,
+        curve=Curve(**_numbers(end["curve"])), rival=Rival(**end["rival"] | _numbers({
+            name: end["rival"][name] for name in ("value", "difference", "p_value")
+        })), space=space, looks=_frame(_looks(bench), bench.metrics[:1]), judged=end["judged"], how=ground.how,
+        complete=complete, points=points, inverses=len(bench.outcomes), seconds=bench.spent,
+        journal=bench.journal.path,
+    )  # fmt: skip
+
+
+def _numbers(plain: Any) -> Any:
+    """Numbers as they were before they went to JSON, which has no infinity and no NaN."""
+    if isinstance(plain, dict):
+        return {name: _numbers(value) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [_numbers(value) for value in plain]
+    return float("nan") if plain is None else float(plain)
+
+
+def _examine(bench: Workbench, rows: list[Row]) -> tuple[Curve, Rival, int, DEQL]:
+    """The winner's curve over b, its rival, the number of users that judged, and a model on its P."""
+    metric, trainer = bench.metrics[0], bench.full
+    winner = rows[0]
     zero = next((row for row in rows if row["b"] == 0), None)
     beaten = zero or winner | {"b": 0.0, "xi": None}
-
     # The rival first, so that two inverses are never there at once.
     at_zero = None if _point(beaten) == _point(winner) else trainer.judge(_point(beaten), [_rule(beaten)], [metric])[0]
     fitted = trainer.fit(_point(winner))
-    model = fitted.with_rule(**_rule(winner))
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
-    models = [fitted.with_rule(b=b, popularity_power=winner["popularity_power"]) for b in bs]
-    judged = evaluate([model, fitted.with_rule(**_rule(beaten)), *models], ground.validation, bench.metrics)
-    curve = _curve(bs, judged[2:], bench.metrics)
+    rules = [_rule(winner), _rule(beaten), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]
+    judged = evaluate([fitted.with_rule(**rule) for rule in rules], trainer.ground.validation, bench.metrics)
     rival = _compare(metric, judged[0], judged[1] if at_zero is None else at_zero, beaten, zero is not None)
-    if ground.final is not ground.train:
-        kind, parameters = type(model), model.get_params()
-        del fitted, model, models
-        trainer.release()
-        model = kind(**parameters).fit(ground.final)
-
-    tuning = Tuning(
-        model=model, table=_frame(rows, bench.metrics), metric=metric, best=winner, curve=curve, rival=rival,
-        space=space, looks=_frame(_looks(bench), [metric]), judged=len(judged[0].users), how=ground.how,
-        complete=complete, inverses=len(bench.outcomes), seconds=bench.spent, journal=bench.journal.path,
-    )  # fmt: skip
-    end = as_json({"step": "end", "best": winner, "curve": vars(curve), "rival": vars(rival), "complete": complete,
-                   "sentence": tuning.sentence})  # fmt: skip
-    if end not in bench.journal.records:
-        bench.journal.append(end)
-    return tuning
+    return _curve(bs, judged[2:], bench.metrics), rival, len(judged[0].users), fitted
 
 
 def _leaderboard(bench: Workbench) -> list[Row]:

@@ -92,6 +92,8 @@ class Tuning:
         Where they came from.
     complete : bool
         False if Ctrl-C ended the search early.
+    points : int or None
+        How many points the grid has; None for Optuna, which has no grid.
     inverses : int
         How many points were measured.
     seconds : float
@@ -110,6 +112,7 @@ class Tuning:
     judged: int
     how: str
     complete: bool
+    points: int | None
     inverses: int
     seconds: float
     journal: Path | None
@@ -125,7 +128,8 @@ class Tuning:
             "metric": self.metric, "best": self.best, "sentence": self.sentence,
             "rival": vars(self.rival) | {"significant": self.rival.significant}, "curve": vars(self.curve),
             "leaderboard": self.table.to_dicts(), "looks": self.looks.to_dicts(), "space": self.space.to_dict(),
-            "judged": self.judged, "how": self.how, "complete": self.complete, "inverses": self.inverses,
+            "judged": self.judged, "how": self.how, "complete": self.complete, "points": self.points,
+            "inverses": self.inverses,
             "models": self.table.height, "seconds": self.seconds,
             "journal": None if self.journal is None else str(self.journal),
         }  # fmt: skip

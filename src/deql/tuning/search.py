@@ -24,8 +24,7 @@ KEPT = 1 / 4
 """Share of the points that go on to a full inverse after the first look."""
 
 _LEAST_KEPT = 6
-_LOOKS_PER_INVERSE = 4
-_MOST_TRIALS = 10_000
+_MOST_REPEATS = 50
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -57,6 +56,8 @@ def _look_at(bench: Workbench, points: Sequence[Point], report: Report | None) -
             report(done, len(points))
         if bench.may_look(point) and bench.look(point) > -math.inf:
             found.append(point)
+    if bench.small is not None:
+        bench.small.release()
     return found
 
 
@@ -66,16 +67,21 @@ def search_optuna(bench: Workbench, space: Space, seed: int) -> None:
     A trial whose first look is not in the best quarter of those so far is pruned.
     """
     optuna = need_optuna()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # else a line tells that there is a study
     study = optuna.create_study(
         direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed), pruner=optuna.pruners.NopPruner()
     )
+    optuna.logging.set_verbosity(verbosity)
     looks: list[float] = []
-    inverses = bench.budget.inverses
-    bench.planned = inverses
-    for _ in range(_LOOKS_PER_INVERSE * inverses if inverses is not None else _MOST_TRIALS):
+    asked: set[Point] = set()
+    nothing_new = 0
+    bench.planned = bench.budget.inverses
+    while nothing_new < _MOST_REPEATS:
         trial = study.ask()
         point = _suggest(trial, space, bench.full.mean_diagonal)
+        nothing_new = nothing_new + 1 if point in asked else 0
+        asked.add(point)
         if not bench.may_measure(point):
             break
         if bench.small is not None and bench.may_look(point):

@@ -27,34 +27,43 @@ class Trainer:
     Parameters
     ----------
     ground : Ground
+    dtype : str
+    progress : bool
     weighed_by : csr_array, optional
         The matrix whose users' lengths decide their weights, if not that of ``ground``: the whole one, where
         ``ground`` has a sample of its items.
-    dtype : str
-    progress : bool
+    grams : int, default 1
+        How many Gram matrices to keep.
     """
 
-    def __init__(self, ground: Ground, dtype: str, progress: bool, weighed_by: csr_array | None = None) -> None:
+    def __init__(
+        self, ground: Ground, dtype: str, progress: bool, weighed_by: csr_array | None = None, grams: int = 1
+    ) -> None:
         self.ground = ground
         self.dtype = dtype
         self.progress = progress
         self._weighed_by = ground.train.matrix if weighed_by is None else weighed_by
-        self._shared: tuple[float, SharedGram] | None = None
+        self._most = grams
+        self._shared: dict[float, SharedGram] = {}
 
     def mean_diagonal(self, user_power: float) -> float:
         """Mean of D over the items."""
         return float(weighted_diagonal(self.ground.train.matrix, user_weights(self._weighed_by, user_power)).mean())
 
+    def model(self, point: Point) -> DEQL:
+        """A model at the point, not fitted; its rule is still to be chosen."""
+        l2, dropout, user_power = point
+        return DEQL(l2, dropout, user_power=user_power, dtype=self.dtype, progress=self.progress)
+
     def fit(self, point: Point) -> DEQL:
-        """A model at the point, with a b of 1."""
+        """The model at the point, fitted."""
         l2, dropout, user_power = point
         if l2 == 0 and self.ground.final is not self.ground.train:
             # Else the winner might turn out to have no solution on the data it is to be fitted on in the end.
             final = self.ground.final
             diagonal = weighted_diagonal(final.matrix, user_weights(final.matrix, user_power))
             check_solvable_without_ridge(final, diagonal, dropout)
-        model = DEQL(l2, dropout, 1.0, user_power=user_power, dtype=self.dtype, progress=self.progress)
-        return model.fit_gram(self.ground.train, self._gram(user_power))
+        return self.model(point).fit_gram(self.ground.train, self._gram(user_power))
 
     def judge(self, point: Point, rules: Sequence[Rule], metrics: Sequence[str]) -> list[Evaluation]:
         """Each rule at the point, in one pass over the validation users."""
@@ -62,15 +71,16 @@ class Trainer:
         return evaluate([model.with_rule(**rule) for rule in rules], self.ground.validation, metrics)
 
     def release(self) -> None:
-        """Let the Gram matrix go."""
-        self._shared = None
+        """Let the Gram matrices go."""
+        self._shared.clear()
 
     def _gram(self, user_power: float) -> SharedGram:
-        if self._shared is None or self._shared[0] != user_power:
-            self.release()  # two at once would need twice the memory
+        if user_power not in self._shared:
+            if len(self._shared) == self._most:  # before the next is made: one more would need its memory too
+                del self._shared[next(iter(self._shared))]
             matrix = self.ground.train.matrix
             weights = user_weights(self._weighed_by, user_power)
             with stages(self.progress) as stage:
                 packed = gram(matrix, weights=weights, dtype=np.dtype(self.dtype), report=stage("Gram matrix"))
-            self._shared = (user_power, SharedGram(packed, weighted_diagonal(matrix, weights)))
-        return self._shared[1]
+            self._shared[user_power] = SharedGram(user_power, packed, weighted_diagonal(matrix, weights))
+        return self._shared[user_power]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,6 +34,9 @@ LOOK_USERS = 2_000
 
 _LEAST_ITEMS, _LEAST_POINTS = 2_000, 12
 """Below, an inverse is as quick as a first look, or there is nothing to sort out."""
+
+_SMALL_GRAMS = 8
+"""Gram matrices kept for first looks: each is a sixteenth of a whole one."""
 
 _OPTUNA_INVERSES = 30
 _CURVE_K = 20
@@ -106,8 +110,9 @@ def tune(
     metrics = metrics_for(metric)
     if dtype not in ("float32", "float64"):
         raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    how = search
     if search == "optuna":
-        need_optuna()
+        how = f"optuna {need_optuna().__version__}"  # another version may suggest other points
         limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
     ground = stake_out(data, seed)
     full = Trainer(ground, dtype, progress)
@@ -116,7 +121,7 @@ def tune(
         _first_looks(ground, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
     )
     identity = {
-        "data": ground.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": search,
+        "data": ground.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": how,
         "prune": prune, "seed": seed, "dtype": dtype,
     }  # fmt: skip
     path = None if journal is None else Path(journal)
@@ -135,8 +140,9 @@ def tune(
                 raise
             if tell is not None:
                 tell("interrupted: fitting the best so far; Ctrl-C again leaves without it")
-            bench.measure(best, journaled=False)
-        return finish(bench, chosen, complete)
+            if bench.measure(best, journaled=False) == -math.inf:
+                raise
+        return finish(bench, chosen, len(points) if search == "grid" else None, complete)
 
 
 def metrics_for(metric: Any) -> list[str]:
@@ -164,4 +170,4 @@ def _first_looks(ground: Ground, dtype: str, seed: int) -> Trainer | None:
         sample = sample_items(ground, SAMPLE, LOOK_USERS, seed)
     except DataError:
         return None
-    return Trainer(sample, dtype, progress=False, weighed_by=train.matrix)
+    return Trainer(sample, dtype, progress=False, weighed_by=train.matrix, grams=_SMALL_GRAMS)
