@@ -33,6 +33,7 @@ def made(rows, space=None, looks=(), metric="ndcg@20", **more):
     model = (DEQL if best["xi"] is None else RDLAE)(**parameters)
     model.gram_diagonal_ = np.array([5.0, 15.0])
     values = {"recall@20": [0.3, 0.4, 0.35, 0.2], "ndcg@20": [0.2, 0.25, 0.3, 0.1]}
+    values.setdefault(metric, [0.2, 0.25, 0.1, 0.3])
     columns = {name: [row[name] for row in table.to_dicts()] for name in PARAMETERS}
     tried = {name: tuple(dict.fromkeys(v for v in column if v is not None)) for name, column in columns.items()}
     tuning = {
@@ -41,7 +42,7 @@ def made(rows, space=None, looks=(), metric="ndcg@20", **more):
         "rival": Rival(parameters | {"b": 0.0}, True, 0.2, 0.1, 0.01), "space": space or Space(**tried),
         "looks": seen, "judged": 1234, "how": "the split has 1,234 validation users", "complete": True,
         "points": len({row[:3] for row in rows}), "inverses": len({row[:3] for row in rows}), "seconds": 12.3,
-        "journal": None,
+        "left_out": 0, "failures": [], "journal": None,
     }  # fmt: skip
     return Tuning(**tuning | more)
 
@@ -133,7 +134,8 @@ def test_everything_at_once_fits_into_80_columns():
 )  # fmt: skip
 def test_edges(axis, values, best, words):
     fixed = {"l2": (10.0,), "dropout": (0.5,), "user_power": (0.0,), "b": (1.0,), "popularity_power": (0.0,)}
-    found = made([row(**{axis: best})], space=Space(**fixed | {axis: values}))
+    others = [row(**{axis: value}, value=0.2) for value in values if value != best]
+    found = made([row(**{axis: best}), *others], space=Space(**fixed | {axis: values}))
     assert edges(found) == ([] if words is None else [words])
 
 
@@ -244,7 +246,7 @@ def test_what_the_page_says():
         assert part in words
     assert "interrupted: this is the best up to then" in write("interrupted")
     assert "10 min" in write("interrupted")
-    assert "No value of the winner lies where a wider space" in write("single")
+    assert "Edges of the space" not in write("single")
     assert "The best l2 (41) is the smallest tried: widen --l2 downwards." in write("narrow")
 
 

@@ -231,7 +231,8 @@ def test_points_without_a_model_are_said_and_left_out():
     space = SMALL | {"l2": [0, 5]}
     told = []
     tuning = deql.tune(split, space, tell=told.append)
-    assert tuning.inverses == len(told) == 4
+    assert tuning.inverses == 3
+    assert len(told) == 4
     (failed,) = [line for line in told if "no model" in line]
     assert "l2=0 dropout=0 user_power=0: no model, " in failed
     assert "without a ridge" in failed
@@ -241,7 +242,7 @@ def test_points_without_a_model_are_said_and_left_out():
 
 def test_a_space_without_any_model():
     split = deql.split_strong(market(40, 24, seed=7), 0.2, 0.3)
-    with pytest.raises(DataError, match=r"no point of the space gave a model: .* without a ridge"):
+    with pytest.raises(DataError, match=r"gave a model, such as l2=0 dropout=0 .* without a ridge"):
         deql.tune(split, SMALL | {"l2": 0, "dropout": 0})
 
 

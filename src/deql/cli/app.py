@@ -103,7 +103,7 @@ def _in_options(message: str) -> str:
     >>> _in_options("say min_weight=… or ids='text'")
     'say --min-weight or --ids text'
     """
-    names = "user|item|weight|time|min_weight|format|header|items"
+    names = "user|item|weight|time|min_weight|min_items_per_user|format|header|items"
     message = re.sub(rf"\b({names})=…", lambda found: f"--{found[1].replace('_', '-')}", message)
     message = re.sub(r"(journal of a search.*: name another) file", r"\1 with --journal", message)
     return message.replace("ids='text'", "--ids text")
@@ -111,6 +111,9 @@ def _in_options(message: str) -> str:
 
 def main() -> None:
     """Entry point of the ``deql`` command."""
+    # Where a stream was closed, Python has none; what would go there is of no interest then.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows another instead
             stream.reconfigure(errors="replace")

@@ -98,11 +98,14 @@ def fit(
             "file": str(out),
             "bytes": size,
         }
-        names = ("best", "sentence", "inverses", "seconds", "complete")
+        names = ("best", "sentence", "notes", "inverses", "seconds", "complete")
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
-            print_words(tuning.sentence)
+            from deql.report.tuned import edges
+
+            for sentence in [tuning.sentence, *tuning.notes, *edges(tuning)]:
+                print_words(sentence)
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s and saved as {out} "
               f"({size / 2**20:,.1f} MiB)")  # fmt: skip
     if tuning and not tuning.complete:

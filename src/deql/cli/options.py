@@ -135,8 +135,13 @@ def check_out(path: Path, *others: Path | None) -> None:
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise ParameterError(f"the folder {folder} may not be written to, so {path.name} cannot be made there")
     for other in others:
-        if other is not None and path.resolve() == other.resolve():
+        if other is not None and (path.resolve() == other.resolve() or _same_file(path, other)):
             raise ParameterError(f"{path} is used twice in this command, and would be overwritten: name another file")
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    """Whether both names are of one file, as hard links are."""
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def show_steps(steps: Iterable[Step]) -> None:

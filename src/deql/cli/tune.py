@@ -87,10 +87,14 @@ def tune(
     if not json:
         say(split.describe())
         _say_journal(journal)
-    tuning = deql.tune(
-        split, chosen_space, metric, budget, search=search.value, prune=not no_prune, seed=cut.seed or 0,
-        journal=journal, dtype=dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
-    )  # fmt: skip
+    try:
+        tuning = deql.tune(
+            split, chosen_space, metric, budget, search=search.value, prune=not no_prune, seed=cut.seed or 0,
+            journal=journal, dtype=dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        say(f"no model was saved, but what was measured is kept in {journal}: the same command goes on from there")
+        raise
     tuning.model.progress = False
     tuning.model.save(out)
     size = out.stat().st_size
@@ -109,7 +113,8 @@ def tune(
         options |= {} if metric in _JUDGED_BY else {"metrics": metric}
         print_words(f"Saved as {out} ({size / 2**20:,.1f} MiB), fitted on the training part. "
                      "The test part has not been read; this judges it there:")  # fmt: skip
-        print("    " + shlex.join(["deql", "evaluate", str(data), str(out), *source.words(options)]))
+        files = [f"./{path}" if str(path).startswith("-") else str(path) for path in (data, out)]
+        print("    " + shlex.join(["deql", "evaluate", *files, *source.words(options)]))
     if report is not None:
         say(f"wrote {report}")
     if not tuning.complete:
@@ -181,7 +186,7 @@ def _say_journal(path: Path) -> None:
     points, looks = (sum(line.startswith(b'{"step": "%b"' % step) for line in lines) for step in (b"point", b"look"))
     if points or looks:
         first_looks = f" and {looks:,} first looks" if looks else ""
-        say(f"going on with {points:,} points{first_looks} from {path}")
+        say(f"going on with {points:,} point{'s' * (points != 1)}{first_looks} from {path}")
     else:
         say(f"every point is kept in {path}: should this end early, the same command goes on from there")
 
@@ -196,9 +201,9 @@ def _show(tuning: Tuning) -> None:
     curve = [
         (b, value)
         for b, value in zip(tuning.curve.b, tuning.curve.values[metric], strict=True)
-        if b == best or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
+        if b in (best, tuning.best["b"]) or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
     ]
     title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
     console().print(curve_table(title, metric, curve, best))
-    for sentence in [tuning.sentence, *edges(tuning)]:
+    for sentence in [tuning.sentence, *tuning.notes, *edges(tuning)]:
         print_words(sentence)

@@ -61,7 +61,8 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
         for place, row in enumerate(shown.to_dicts(), start=1)
     ]
     of = f"Best {len(shown)} of {table.height:,}" if len(shown) < table.height else f"All {table.height:,}"
-    title = f"{of} models on {tuning.inverses:,} {'inverse' if tuning.inverses == 1 else 'inverses'}"
+    title = f"{of} {'model' if table.height == 1 else 'models'}"
+    title += f" on {tuning.inverses:,} {'inverse' if tuning.inverses == 1 else 'inverses'}"
     words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
     words += [f"no {name}" for name, value in shared.items() if value is None and getattr(tuning.space, name)]
     return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
@@ -98,6 +99,7 @@ def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
         page.facts({**about, **_facts(tuning)}),
         page.heading("Result"),
         page.lead(tuning.sentence),
+        *(page.paragraph(note) for note in tuning.notes),
         page.heading("Leaderboard"),
         page.paragraph(grid.title + "."),
         page.grid_table(grid, ranked=True),
@@ -111,9 +113,8 @@ def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
         page.figures(drawn),
         page.heading("First looks") if looks else "",
         page.figures(looks),
-        page.heading("Edges of the space"),
+        page.heading("Edges of the space") if widen else "",
         *(page.paragraph(sentence) for sentence in widen),
-        "" if widen else page.paragraph("No value of the winner lies where a wider space could hold a better one."),
     )  # fmt: skip
 
 
@@ -130,7 +131,11 @@ def _facts(tuning: Tuning) -> dict[str, str]:
         "Chosen by": f"{tuning.metric} ({direction} is better) of {tuning.judged:,} users: {tuning.how}",
         "Space": space_in_words(tuning.space),
         "Measured": measured,
-        "State": "complete" if tuning.complete else "interrupted: this is the best up to then",
+        "State": "interrupted: this is the best up to then"
+        if not tuning.complete
+        else "ended by its budget"
+        if tuning.left_out
+        else "complete",
     }
 
 
@@ -326,14 +331,16 @@ def _between(tuning: Tuning) -> bool:
 
 
 def _tried(tuning: Tuning, name: str) -> list[float]:
-    """The values of a parameter in the space; of an l2 that follows the data, those of the winner's user_power."""
+    """The values of a parameter that were tried; of an l2 that follows the data, with the winner's user_power."""
     values = getattr(tuning.space, name)
-    if values is not None:
+    if name not in Point._fields:
         return list(values)
     if _between(tuning):
-        return [ridge * float(tuning.model.gram_diagonal_.mean()) for ridge in ridges_around(1.0)]
+        around = [ridge * float(tuning.model.gram_diagonal_.mean()) for ridge in ridges_around(1.0)]
+        return list(around if values is None else values)
     rows = [*tuning.table.to_dicts(), *tuning.looks.to_dicts()]
-    return sorted({row["l2"] for row in rows if row["user_power"] == tuning.best["user_power"]})
+    mine = [row for row in rows if values is not None or row["user_power"] == tuning.best["user_power"]]
+    return sorted({row[name] for row in mine})
 
 
 def _side(value: float, values: list[float], log: bool) -> int:

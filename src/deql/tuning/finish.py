@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from deql.errors import DataError
+from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.comparison import lower_is_better
 from deql.evaluation.significance import paired_t
@@ -22,6 +23,9 @@ __all__ = ["finish"]
 CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
 """Values of b of the sensitivity curve: the paper's range, and some way beyond."""
 
+_ROUNDING = 1e-3
+"""How far apart a measurement and its repetition may be: other threads or processors round otherwise."""
+
 Row = dict[str, Any]
 
 
@@ -33,9 +37,12 @@ def finish(bench: Workbench, space: Space, points: int | None, complete: bool) -
     """
     trainer, ground = bench.full, bench.full.ground
     rows = _leaderboard(bench)
+    failures = [
+        " ".join(f"{name}={value:g}" for name, value in point._asdict().items()) + f" ({outcome.failure})"
+        for known in (bench.outcomes, bench.looks) for point, outcome in known.items() if outcome.failure is not None
+    ]  # fmt: skip
     if not rows:
-        failures = [outcome.failure for known in (bench.outcomes, bench.looks) for outcome in known.values()]
-        raise DataError(f"no point of the space gave a model: {failures[0]}")
+        raise DataError(f"no point of the space gave a model, such as {failures[0]}")
     winner = rows[0]
     fitted = None
     end = next((record for record in reversed(bench.journal.records) if record["step"] == "end"), None)
@@ -55,7 +62,8 @@ def finish(bench: Workbench, space: Space, points: int | None, complete: bool) -
         curve=Curve(**_numbers(end["curve"])), rival=Rival(**end["rival"] | _numbers({
             name: end["rival"][name] for name in ("value", "difference", "p_value")
         })), space=space, looks=_frame(_looks(bench), bench.metrics[:1]), judged=end["judged"], how=ground.how,
-        complete=complete, points=points, inverses=len(bench.outcomes), seconds=bench.spent,
+        complete=complete, points=points, inverses=len(bench.outcomes) - len(failures), left_out=bench.left_out,
+        failures=failures, seconds=bench.spent,
         journal=bench.journal.path,
     )  # fmt: skip
 
@@ -81,6 +89,13 @@ def _examine(bench: Workbench, rows: list[Row]) -> tuple[Curve, Rival, int, DEQL
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
     rules = [_rule(winner), _rule(beaten), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]
     judged = evaluate([fitted.with_rule(**rule) for rule in rules], trainer.ground.validation, bench.metrics)
+    if bench.journal.path is not None and not math.isclose(
+        judged[0].means[metric], winner[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
+    ):
+        raise JournalError(
+            f"{bench.journal.path} has {metric} {winner[metric]:.4f} for the best model, but it is "
+            f"{judged[0].means[metric]:.4f}: delete the file to begin again"
+        )
     rival = _compare(metric, judged[0], judged[1] if at_zero is None else at_zero, beaten, zero is not None)
     return _curve(bs, judged[2:], bench.metrics), rival, len(judged[0].users), fitted
 

@@ -80,7 +80,13 @@ def stake_out(data: Any, seed: int) -> Ground:
     table = as_interactions(data)
     if table.n_users < _LEAST_USERS:
         raise DataError(f"{table.n_users:,} users are too few to choose on: tuning needs at least {_LEAST_USERS}")
-    inner = split_strong(table, _HELD_OUT_USERS, validation_users=0, seed=seed)
+    try:
+        inner = split_strong(table, _HELD_OUT_USERS, validation_users=0, seed=seed)
+    except DataError:
+        raise DataError(
+            "none of the users that were held out has two items that others have too, one to see and one to find: "
+            "leave out short histories with min_items_per_user=…"
+        ) from None
     return Ground(inner.train, inner.test, table, f"{inner.test.seen.n_users:,} users were held out to choose on")
 
 

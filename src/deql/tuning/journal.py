@@ -62,12 +62,12 @@ class Journal:
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115  open as long as the journal is
             self._lock()
             self._read(head)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self.close()
-            raise JournalError(f"the journal {path} cannot be used: {(error.strerror or str(error)).lower()}") from None
-        except JournalError:
-            self.close()
-            raise
+            if isinstance(error, JournalError):
+                raise
+            why = getattr(error, "strerror", None) or str(error)
+            raise JournalError(f"the journal {path} cannot be used: {why.lower()}") from None
 
     def append(self, record: Record) -> None:
         """Add a step; it is on disk when this returns."""
@@ -121,12 +121,17 @@ class Journal:
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
-        lines = content[:whole].splitlines()
+        lines = content[:whole].split(b"\n")[:-1]
+        while len(lines) > 1 and not lines[-1].strip():  # editors leave such
+            whole -= len(lines.pop()) + 1
         if len(lines) > 1 and not _is_record(lines[-1]):  # a file may grow on disk before what it holds gets there
             whole -= len(lines.pop()) + 1
         if lines:
-            self._check_head(lines[0], head)
+            before = self._search_of(lines[0])
             self.records = [self._parse(line, number) for number, line in enumerate(lines[1:], start=2)]
+            if before != head["search"]:
+                self._refuse_unless_empty(before, head["search"])
+                whole, lines, self.records = 0, [], []
         elif not _line(head).startswith(content):
             raise self._foreign()
         if whole < len(content):
@@ -134,15 +139,21 @@ class Journal:
         if not lines:
             self._write(head)
 
-    def _check_head(self, line: bytes, head: Record) -> None:
+    def _search_of(self, line: bytes) -> Record:
+        """Which search the first line says it is."""
         found = json.loads(line) if _is_record(line) else {}
-        if found.get("deql") != "tuning":
+        if found.get("deql") != "tuning" or not isinstance(found.get("search"), dict):
             raise self._foreign()
         if found.get("version") != VERSION:
-            raise JournalError(f"{self.path} is of version {found.get('version')}, this library reads {VERSION}")
-        before, now = found["search"], head["search"]
-        changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-        if changed:
+            raise JournalError(
+                f"{self.path} is of version {found.get('version')}, this library reads {VERSION}: name another file"
+            )
+        return dict(found["search"])
+
+    def _refuse_unless_empty(self, before: Record, now: Record) -> None:
+        """Another search may only make way if it has found nothing."""
+        if any(record.get("values") for record in self.records):
+            changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
             raise JournalError(
                 f"{self.path} is the journal of a search with other {', '.join(changed)}: "
                 "name another file, or delete it to begin again"
@@ -152,7 +163,7 @@ class Journal:
         return JournalError(f"{self.path} is not a journal of a search: name another file")
 
     def _parse(self, line: bytes, number: int) -> Record:
-        if not _is_record(line) or "step" not in json.loads(line):
+        if not _is_record(line) or not isinstance(json.loads(line).get("step"), str):
             raise JournalError(f"line {number} of {self.path} is damaged: delete that line, or the file to begin again")
         return dict(json.loads(line))
 
@@ -164,5 +175,5 @@ def _line(record: Record) -> bytes:
 def _is_record(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "Rival", "Tuning"]
 
+_FEW_USERS = 30
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -95,7 +97,11 @@ class Tuning:
     points : int or None
         How many points the grid has; None for Optuna, which has no grid.
     inverses : int
-        How many points were measured.
+        How many points gave models.
+    left_out : int
+        How many points were still to be measured when a budget or Ctrl-C ended the search.
+    failures : list of str
+        Points that gave no model, each with the reason.
     seconds : float
         What they took, all runs of the search together.
     journal : Path or None
@@ -114,6 +120,8 @@ class Tuning:
     complete: bool
     points: int | None
     inverses: int
+    left_out: int
+    failures: list[str]
     seconds: float
     journal: Path | None
 
@@ -122,6 +130,25 @@ class Tuning:
         """In words: which b, whether b > a, how much better than b = 0, and whether that is more than chance."""
         return f"{self._winner()} {self._against_zero()}".rstrip()
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know before believing the result; nothing if all is well."""
+        values, found = self.table[self.metric], []
+        if self.left_out:
+            found.append(f"The search ended early: {_count(self.left_out, 'more point was', 'more points were')} to be "
+                         "measured.")  # fmt: skip
+        if self.failures:
+            found.append(f"{_count(len(self.failures), 'point', 'points')} gave no model, such as {self.failures[0]}.")
+        if self.judged < _FEW_USERS:
+            found.append(
+                f"{_count(self.judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
+            )
+        if self.table.height > 1 and values.min() == values.max():
+            found.append(f"All {self.table.height:,} models did equally well: this space decides nothing.")
+        elif self.best["b"] is not None and (b := self.curve.best(self.metric)) != self.best["b"]:
+            found.append(f"The curve has more values of b than the search tried: on it, b = {b:g} does best.")
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but the model, in plain Python."""
         return {
@@ -129,7 +156,7 @@ class Tuning:
             "rival": vars(self.rival) | {"significant": self.rival.significant}, "curve": vars(self.curve),
             "leaderboard": self.table.to_dicts(), "looks": self.looks.to_dicts(), "space": self.space.to_dict(),
             "judged": self.judged, "how": self.how, "complete": self.complete, "points": self.points,
-            "inverses": self.inverses,
+            "inverses": self.inverses, "left_out": self.left_out, "failures": self.failures, "notes": self.notes,
             "models": self.table.height, "seconds": self.seconds,
             "journal": None if self.journal is None else str(self.journal),
         }  # fmt: skip
@@ -139,11 +166,12 @@ class Tuning:
         from deql.report.tuned import leaderboard_grid
 
         grid = leaderboard_grid(self)
-        return f"{grid.title}\n{text_table(grid)}\n\n{self.sentence}"
+        return "\n".join([grid.title, text_table(grid), "", self.sentence, *self.notes])
 
     def _winner(self) -> str:
         name = describe(self.model, shown=("l2", "dropout", "b", "xi"))
-        value = f"{self.metric} {self.best[self.metric]:.4f} on {self.judged:,} validation users"
+        users = _count(self.judged, "validation user", "validation users")
+        value = f"{self.metric} {self.best[self.metric]:.4f} on {users}"
         return f"Best: {name} ({self._side()}), {value}."
 
     def _side(self) -> str:
@@ -182,3 +210,7 @@ class Tuning:
             f", which is significant (one-sided paired t-test: p = {rival.p_value:.2g}); but these users also "
             "chose it, so the test part has the last word."
         )
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"

@@ -41,11 +41,13 @@ def search_grid(bench: Workbench, points: Sequence[Point]) -> None:
         with stages(bench.full.progress) as stage:
             looked_at = _look_at(bench, chosen, stage("First looks"))
         chosen = kept_after_looks(looked_at, [bench.look(point) for point in looked_at], len(points))
+    bench.left_out = len(chosen)
     chosen = chosen[: bench.budget.inverses]
     bench.planned = len(chosen)
     for point in chosen if timed else by_user_power(chosen):
         if bench.may_measure(point):
             bench.measure(point)
+            bench.left_out -= 1
 
 
 def _look_at(bench: Workbench, points: Sequence[Point], report: Report | None) -> list[Point]:

@@ -156,7 +156,10 @@ def _values(name: str, values: Any) -> tuple[float, ...] | None:
     for value in several:
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise ParameterError(f"{name} must be a number or a list of numbers, got {value!r}")
-        numbers.append(float(value))
+        try:
+            numbers.append(float(value))
+        except OverflowError:
+            raise ParameterError(f"{name} has a number that is too large") from None
     return tuple(dict.fromkeys(numbers))
 
 

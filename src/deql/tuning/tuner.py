@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deql.errors import DataError, ParameterError
+from deql.errors import DataError, JournalError, ParameterError
 from deql.evaluation.metrics import LIST_METRICS, parse_metric
 from deql.split.draw import check_seed
 from deql.tuning.finish import finish
@@ -114,6 +114,12 @@ def tune(
     if search == "optuna":
         how = f"optuna {need_optuna().__version__}"  # another version may suggest other points
         limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
+    if not isinstance(prune, bool):
+        raise ParameterError(f"prune must be True or False, got {prune!r}")
+    if tell is not None and not callable(tell):
+        raise ParameterError(f"tell must be a function that takes a line, got {tell!r}")
+    if journal is not None and not isinstance(journal, str | os.PathLike):
+        raise ParameterError(f"journal must be a path, got {journal!r}")
     ground = stake_out(data, seed)
     full = Trainer(ground, dtype, progress)
     points = chosen.points(full.mean_diagonal)
@@ -127,6 +133,8 @@ def tune(
     path = None if journal is None else Path(journal)
     with Journal(path, identity) as log:
         bench = Workbench(full, small, chosen.rules(), metrics, log, limit, tell)
+        if search == "grid" and not bench.outcomes.keys() | bench.looks.keys() <= set(points):
+            raise JournalError(f"{path} has points that are not in the space: delete it to begin again")
         complete = True
         try:
             if search == "grid":

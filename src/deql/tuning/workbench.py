@@ -106,6 +106,7 @@ class Workbench:
         self.full, self.small = full, small
         self.rules, self.metrics, self.journal, self.budget = list(rules), list(metrics), journal, budget
         self.planned: int | None = None
+        self.left_out = 0
         self._tell = tell
         self._sign = -1.0 if lower_is_better(metrics[0]) else 1.0
         self.looks: dict[Point, Outcome] = {}
@@ -172,7 +173,10 @@ class Workbench:
     def _is_whole(self, outcome: Outcome, step: str) -> bool:
         """Whether an outcome of the journal has a value for each metric and rule."""
         metrics = self.metrics if step == "point" else self.metrics[:1]
-        return all(len(outcome.values.get(metric, ())) == len(self.rules) for metric in metrics)
+        return all(
+            len(values := outcome.values.get(metric, ())) == len(self.rules) and np.isfinite(values).all()
+            for metric in metrics
+        )
 
     def _worth(self, outcome: Outcome) -> float:
         if outcome.failure is not None:
@@ -226,5 +230,5 @@ def _outcome(record: dict[str, Any]) -> Outcome | None:
         point = Point(*(float(record[name]) for name in Point._fields))
         values = {metric: [float(value) for value in several] for metric, several in record["values"].items()}
         return Outcome(point, values, float(record["seconds"]), record.get("failure"))
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
