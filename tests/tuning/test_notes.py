@@ -46,6 +46,14 @@ def test_points_without_a_model_are_told():
     assert any(note.startswith("1 point gave no model, such as l2=1e+39") for note in tuning.notes)
 
 
+def test_points_that_failed_at_the_first_look_are_no_inverses(monkeypatch):
+    monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
+    split = deql.split_strong(market(160, 40, seed=21), 0.1, 0.4)
+    tuning = deql.tune(split, GRID | {"l2": [1, 10, 1e38, 1e39], "dropout": [0.2, 0.5, 0.8, 0.9]})
+    assert len(tuning.failures) == 4
+    assert tuning.inverses == len(set(zip(tuning.table["l2"], tuning.table["dropout"], strict=True))) == 6
+
+
 def test_few_users_are_told():
     tuning = deql.tune(market(40, 12, seed=1), SMALL)
     assert tuning.judged < 30

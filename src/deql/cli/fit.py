@@ -102,9 +102,9 @@ def fit(
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
-            from deql.report.tuned import edges
+            from deql.report.tuned import verdict
 
-            for sentence in [tuning.sentence, *tuning.notes, *edges(tuning)]:
+            for sentence in verdict(tuning):
                 print_words(sentence)
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s and saved as {out} "
               f"({size / 2**20:,.1f} MiB)")  # fmt: skip

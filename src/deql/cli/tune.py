@@ -192,7 +192,7 @@ def _say_journal(path: Path) -> None:
 
 
 def _show(tuning: Tuning) -> None:
-    from deql.report.tuned import edges, leaderboard_grid
+    from deql.report.tuned import leaderboard_grid, verdict
 
     print_grid(leaderboard_grid(tuning, rows=10))
     print()
@@ -205,5 +205,5 @@ def _show(tuning: Tuning) -> None:
     ]
     title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
     console().print(curve_table(title, metric, curve, best))
-    for sentence in [tuning.sentence, *tuning.notes, *edges(tuning)]:
+    for sentence in verdict(tuning):
         print_words(sentence)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deql.evaluation.comparison import lower_is_better
 from deql.report import page, plots
 from deql.report.tables import Cell, Grid, number
-from deql.tuning.space import Point, Space, ridges_around
+from deql.tuning.space import PARAMETERS, Point, Space, ridges_around
 
 if TYPE_CHECKING:
     from deql.tuning.result import Tuning
 
-__all__ = ["edges", "leaderboard_grid", "tuning_page"]
+__all__ = ["edges", "leaderboard_grid", "tuning_page", "verdict"]
 
-_PARAMETERS = ("l2", "dropout", "user_power", "b", "xi", "popularity_power")
 _ROWS = 20
 _MOST_POWERS = 4
 _NEAR = 0.05
@@ -45,13 +44,13 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     """
     table = tuning.table
     shown = table.head(rows)
-    metrics = [name for name in table.columns if name not in _PARAMETERS]
+    metrics = [name for name in table.columns if name not in PARAMETERS]
     best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
-    values = {name: shown[name].to_list() for name in _PARAMETERS}
+    values = {name: shown[name].to_list() for name in PARAMETERS}
     shared = {name: column[0] for name, column in values.items() if len(set(column)) == 1}
     if len(shown) == 1:
         shared = {name: value for name, value in shared.items() if value is None}
-    columns = [name for name in _PARAMETERS if name not in shared]
+    columns = [name for name in PARAMETERS if name not in shared]
     lines = [
         (
             [str(place)],
@@ -62,7 +61,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     ]
     of = f"Best {len(shown)} of {table.height:,}" if len(shown) < table.height else f"All {table.height:,}"
     title = f"{of} {'model' if table.height == 1 else 'models'}"
-    title += f" on {tuning.inverses:,} {'inverse' if tuning.inverses == 1 else 'inverses'}"
+    title += f" on {_inverses(tuning)}"
     words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
     words += [f"no {name}" for name, value in shared.items() if value is None and getattr(tuning.space, name)]
     return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
@@ -74,7 +73,7 @@ def edges(tuning: Tuning) -> list[str]:
     Natural limits, such as 0, are no edges, and neither is the only value of a parameter.
     """
     found = []
-    for name in _PARAMETERS:
+    for name in PARAMETERS:
         best, values = tuning.best[name], _tried(tuning, name)
         # Where nothing is dropped, every b above 0 gives the same model.
         if best is None or len(values) < 2 or (name == "b" and tuning.best["dropout"] == 0):
@@ -86,6 +85,11 @@ def edges(tuning: Tuning) -> list[str]:
         where = f"is the {which} tried" if best in values else f"is next to the {which} of the space"
         found.append(f"The best {name} ({best:g}) {where}: widen --{name.replace('_', '-')} {way}.")
     return found
+
+
+def verdict(tuning: Tuning) -> list[str]:
+    """What was found, in sentences: the result, what to know before believing it, and where to search on."""
+    return [tuning.sentence, *tuning.notes, *edges(tuning)]
 
 
 def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
@@ -119,10 +123,9 @@ def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
 
 
 def _facts(tuning: Tuning) -> dict[str, str]:
-    n, inverses = tuning.table.height, tuning.inverses
     cost = f"{tuning.seconds:.0f} s" if tuning.seconds < 90 else f"{tuning.seconds / 60:.0f} min"
-    measured = f"{n:,} models on {inverses:,} {'inverse' if inverses == 1 else 'inverses'}, {cost}"
-    if tuning.points is not None and tuning.points > inverses:
+    measured = f"{tuning.table.height:,} models on {_inverses(tuning)}, {cost}"
+    if tuning.points is not None and tuning.points > tuning.inverses:
         measured += f"; the space has {tuning.points:,} points"
     if tuning.looks.height:
         measured += f"; before that a first look at {tuning.looks.height:,} points on a sample of the items"
@@ -131,12 +134,14 @@ def _facts(tuning: Tuning) -> dict[str, str]:
         "Chosen by": f"{tuning.metric} ({direction} is better) of {tuning.judged:,} users: {tuning.how}",
         "Space": space_in_words(tuning.space),
         "Measured": measured,
-        "State": "interrupted: this is the best up to then"
-        if not tuning.complete
-        else "ended by its budget"
-        if tuning.left_out
-        else "complete",
+        "State": _state(tuning),
     }
+
+
+def _state(tuning: Tuning) -> str:
+    if not tuning.complete:
+        return "interrupted: this is the best up to then"
+    return "ended by its budget" if tuning.left_out else "complete"
 
 
 def space_in_words(space: Space) -> str:
@@ -147,7 +152,7 @@ def space_in_words(space: Space) -> str:
     >>> space_in_words(Space(dropout=(0.0, 0.5), b=(0.0, 1.0)))
     'l2 around the mean diagonal of the Gram matrix; dropout 0, 0.5; user_power 0; b 0, 1; popularity_power 0'
     """
-    values = {name: getattr(space, name) for name in _PARAMETERS}
+    values = {name: getattr(space, name) for name in PARAMETERS}
     words = [f"{name} {', '.join(f'{value:g}' for value in tried)}" for name, tried in values.items() if tried]
     return "; ".join((["l2 around the mean diagonal of the Gram matrix"] if space.l2 is None else []) + words)
 
@@ -210,7 +215,7 @@ def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: 
 
 def _looked_at(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
     """All points of the winner's user_power by their first looks: what lies around those that were measured."""
-    power, winner = tuning.best["user_power"], _point(tuning.best)
+    power, winner = tuning.best["user_power"], Point.of(tuning.best)
     star = (winner.l2, looks[winner]) if winner in looks else None
     title = f"First looks: {tuning.metric} by l2 and dropout, user_power {power:g}"
     drawn = plots.interaction(
@@ -292,17 +297,17 @@ def _best_by_point(tuning: Tuning) -> dict[Point, float]:
     """What each point measured is worth with its best rule, best first."""
     found: dict[Point, float] = {}
     for row in tuning.table.to_dicts():
-        found.setdefault(_point(row), row[tuning.metric])
+        found.setdefault(Point.of(row), row[tuning.metric])
     return found
 
 
 def _looks_by_point(tuning: Tuning) -> dict[Point, float]:
     """What each point was worth at its first look, best first."""
-    return {_point(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
+    return {Point.of(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
 
 
-def _point(row: Mapping[str, Any]) -> Point:
-    return Point(row["l2"], row["dropout"], row["user_power"])
+def _inverses(tuning: Tuning) -> str:
+    return f"{tuning.inverses:,} {'inverse' if tuning.inverses == 1 else 'inverses'}"
 
 
 def _rules(tuning: Tuning) -> str:
@@ -313,7 +318,7 @@ def _unmeasured(tuning: Tuning, user_power: float | None = None) -> str:
     """How many points had a first look only."""
     measured = _best_by_point(tuning)
     left = [
-        point for point in map(_point, tuning.looks.to_dicts())
+        point for point in _looks_by_point(tuning)
         if point not in measured and user_power in (None, point.user_power)
     ]  # fmt: skip
     count = f"{len(left):,} {'point' if len(left) == 1 else 'points'}"

@@ -12,7 +12,7 @@ from deql.evaluation.significance import paired_t
 from deql.models import DEQL
 from deql.plain_json import as_json
 from deql.tuning.result import Curve, Rival, Tuning
-from deql.tuning.space import Point, Rule, Space
+from deql.tuning.space import PARAMETERS, Point, Rule, Space, in_words
 from deql.tuning.workbench import Outcome, Workbench
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def finish(bench: Workbench, space: Space, points: int | None, complete: bool) -
     trainer, ground = bench.full, bench.full.ground
     rows = _leaderboard(bench)
     failures = [
-        " ".join(f"{name}={value:g}" for name, value in point._asdict().items()) + f" ({outcome.failure})"
+        f"{in_words(point._asdict())} ({outcome.failure})"
         for known in (bench.outcomes, bench.looks) for point, outcome in known.items() if outcome.failure is not None
     ]  # fmt: skip
     if not rows:
@@ -55,16 +55,15 @@ def finish(bench: Workbench, space: Space, points: int | None, complete: bool) -
     if ground.final is not ground.train:
         fitted = None
         trainer.release()
-        fitted = trainer.model(_point(winner)).fit(ground.final)
-    model = (fitted or trainer.fit(_point(winner))).with_rule(**_rule(winner))
+        fitted = trainer.model(Point.of(winner)).fit(ground.final)
+    model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
     return Tuning(
         model=model, table=_frame(rows, bench.metrics), metric=bench.metrics[0], best=winner,
         curve=Curve(**_numbers(end["curve"])), rival=Rival(**end["rival"] | _numbers({
             name: end["rival"][name] for name in ("value", "difference", "p_value")
         })), space=space, looks=_frame(_looks(bench), bench.metrics[:1]), judged=end["judged"], how=ground.how,
-        complete=complete, points=points, inverses=len(bench.outcomes) - len(failures), left_out=bench.left_out,
-        failures=failures, seconds=bench.spent,
-        journal=bench.journal.path,
+        complete=complete, points=points, inverses=sum(outcome.failure is None for outcome in bench.outcomes.values()),
+        left_out=bench.left_out, failures=failures, seconds=bench.spent, journal=bench.journal.path,
     )  # fmt: skip
 
 
@@ -84,8 +83,10 @@ def _examine(bench: Workbench, rows: list[Row]) -> tuple[Curve, Rival, int, DEQL
     zero = next((row for row in rows if row["b"] == 0), None)
     beaten = zero or winner | {"b": 0.0, "xi": None}
     # The rival first, so that two inverses are never there at once.
-    at_zero = None if _point(beaten) == _point(winner) else trainer.judge(_point(beaten), [_rule(beaten)], [metric])[0]
-    fitted = trainer.fit(_point(winner))
+    at_zero = (
+        None if Point.of(beaten) == Point.of(winner) else trainer.judge(Point.of(beaten), [_rule(beaten)], [metric])[0]
+    )
+    fitted = trainer.fit(Point.of(winner))
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
     rules = [_rule(winner), _rule(beaten), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]
     judged = evaluate([fitted.with_rule(**rule) for rule in rules], trainer.ground.validation, bench.metrics)
@@ -135,16 +136,11 @@ def _row(outcome: Outcome, rule: Rule, place: int) -> Row:
 def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
     import polars as pl
 
-    names = [*Point._fields, "b", "xi", "popularity_power", *metrics]
-    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Float64))
-
-
-def _point(row: Row) -> Point:
-    return Point(*(row[name] for name in Point._fields))
+    return pl.DataFrame(rows, schema=dict.fromkeys([*PARAMETERS, *metrics], pl.Float64))
 
 
 def _rule(row: Row) -> Rule:
-    return {name: row[name] for name in ("b", "xi", "popularity_power") if row[name] is not None}
+    return {name: row[name] for name in PARAMETERS if name not in Point._fields and row[name] is not None}
 
 
 def _curve(bs: list[float], judged: list[Evaluation], metrics: list[str]) -> Curve:

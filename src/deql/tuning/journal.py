@@ -124,7 +124,7 @@ class Journal:
         lines = content[:whole].split(b"\n")[:-1]
         while len(lines) > 1 and not lines[-1].strip():  # editors leave such
             whole -= len(lines.pop()) + 1
-        if len(lines) > 1 and not _is_record(lines[-1]):  # a file may grow on disk before what it holds gets there
+        if len(lines) > 1 and _record(lines[-1]) is None:  # a file may grow on disk before what it holds gets there
             whole -= len(lines.pop()) + 1
         if lines:
             before = self._search_of(lines[0])
@@ -141,7 +141,7 @@ class Journal:
 
     def _search_of(self, line: bytes) -> Record:
         """Which search the first line says it is."""
-        found = json.loads(line) if _is_record(line) else {}
+        found = _record(line) or {}
         if found.get("deql") != "tuning" or not isinstance(found.get("search"), dict):
             raise self._foreign()
         if found.get("version") != VERSION:
@@ -163,17 +163,20 @@ class Journal:
         return JournalError(f"{self.path} is not a journal of a search: name another file")
 
     def _parse(self, line: bytes, number: int) -> Record:
-        if not _is_record(line) or not isinstance(json.loads(line).get("step"), str):
+        record = _record(line)
+        if record is None or not isinstance(record.get("step"), str):
             raise JournalError(f"line {number} of {self.path} is damaged: delete that line, or the file to begin again")
-        return dict(json.loads(line))
+        return record
 
 
 def _line(record: Record) -> bytes:
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
-def _is_record(line: bytes) -> bool:
+def _record(line: bytes) -> Record | None:
+    """What a line says; None if that is no JSON object."""
     try:
-        return isinstance(json.loads(line), dict)
+        found = json.loads(line)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return found if isinstance(found, dict) else None

@@ -13,7 +13,7 @@ import numpy as np
 from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
-__all__ = ["NAMED", "Point", "Rule", "Space", "as_space", "ridges_around"]
+__all__ = ["NAMED", "PARAMETERS", "Point", "Rule", "Space", "as_space", "in_words", "ridges_around", "with_axes"]
 
 Rule = dict[str, float]
 """Parameters for ``with_rule``: b or xi, and popularity_power."""
@@ -27,6 +27,26 @@ class Point(NamedTuple):
     l2: float
     dropout: float
     user_power: float
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Point:
+        """The point of a row of the leaderboard, or of a line of the journal."""
+        return cls(*(float(row[name]) for name in cls._fields))
+
+
+PARAMETERS = (*Point._fields, "b", "xi", "popularity_power")
+"""All that a search chooses."""
+
+
+def in_words(values: Mapping[str, float]) -> str:
+    """Parameters as people type them.
+
+    Examples
+    --------
+    >>> in_words(Point(10.0, 0.5, 0.0)._asdict())
+    'l2=10 dropout=0.5 user_power=0'
+    """
+    return " ".join(f"{name}={value:g}" for name, value in values.items())
 
 
 @dataclass(frozen=True)

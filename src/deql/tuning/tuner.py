@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from deql.errors import DataError, JournalError, ParameterError
+from deql.evaluation.contestants import Tell
 from deql.evaluation.metrics import LIST_METRICS, parse_metric
+from deql.models import DEQL
 from deql.split.draw import check_seed
 from deql.tuning.finish import finish
 from deql.tuning.ground import Ground, sample_items, stake_out
@@ -23,8 +25,6 @@ from deql.tuning.trainer import Trainer
 from deql.tuning.workbench import Budget, Workbench
 
 __all__ = ["metrics_for", "tune"]
-
-Tell = Callable[[str], None]
 
 SAMPLE = 0.25
 """Share of the items in a first look: its inverse takes a 64th of the time."""
@@ -108,8 +108,7 @@ def tune(
     if search not in SEARCHES:
         raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
     metrics = metrics_for(metric)
-    if dtype not in ("float32", "float64"):
-        raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    DEQL(dtype=dtype)._check_parameters()
     how = search
     if search == "optuna":
         how = f"optuna {need_optuna().__version__}"  # another version may suggest other points

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from deql.errors import DeqlError, JournalError, ParameterError
 from deql.evaluation.comparison import lower_is_better
+from deql.evaluation.contestants import Tell
 from deql.tuning.journal import Journal
-from deql.tuning.space import Point, Rule
+from deql.tuning.space import Point, Rule, in_words
 from deql.tuning.trainer import Trainer
 
 __all__ = ["Budget", "Outcome", "Workbench"]
@@ -101,7 +102,7 @@ class Workbench:
         metrics: Sequence[str],
         journal: Journal,
         budget: Budget,
-        tell: Callable[[str], None] | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self.full, self.small = full, small
         self.rules, self.metrics, self.journal, self.budget = list(rules), list(metrics), journal, budget
@@ -206,13 +207,13 @@ class Workbench:
         """A point in words, and how far the search is."""
         done, name = len(self.outcomes), self.metrics[0]
         place = f"{done} of {self.planned}" if self.planned else str(done)
-        where = " ".join(f"{axis}={value:g}" for axis, value in outcome.point._asdict().items())
+        where = in_words(outcome.point._asdict())
         if outcome.failure is not None:
             return f"{place}: {where}: no model, {outcome.failure}"
         rule = self.best_rule(outcome)
         best = self._sign * max(self._worth(one) for one in self.outcomes.values())
-        words = " ".join(f"{axis}={value:g}" for axis, value in self.rules[rule].items())
-        line = f"{place}: {where}: {name} {outcome.values[name][rule]:.4f} at {words} (best so far {best:.4f})"
+        words = f"{outcome.values[name][rule]:.4f} at {in_words(self.rules[rule])}"
+        line = f"{place}: {where}: {name} {words} (best so far {best:.4f})"
         left = (self.planned or done) - done
         if left > 0:
             seconds = left * _seconds(self.outcomes) / done
@@ -227,7 +228,7 @@ def _seconds(outcomes: Mapping[Point, Outcome]) -> float:
 def _outcome(record: dict[str, Any]) -> Outcome | None:
     """What a line of the journal says; None if it makes no sense."""
     try:
-        point = Point(*(float(record[name]) for name in Point._fields))
+        point = Point.of(record)
         values = {metric: [float(value) for value in several] for metric, several in record["values"].items()}
         return Outcome(point, values, float(record["seconds"]), record.get("failure"))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
