@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 import deql
 from deql.cli import run
+from tests.cli.published import write_published
 from tests.cli.test_cli import answer, refusal
 
 
@@ -31,11 +32,7 @@ def folder(tmp_path_factory, goods):
     frame = {"user": [f"u{row}" for row in rows], "item": goods.items[goods.matrix.indices].tolist()}
     pl.DataFrame(frame).write_csv(place / "goods.csv")
     deql.split_strong(deql.read_interactions(place / "goods.csv"), seed=2).save(place / "goods.split")
-    (place / "published").mkdir()
-    split = deql.split_weak(deql.Interactions.from_csr(goods.matrix), validation=0)
-    for name, part in (("train", split.train), ("test", split.test.held_out)):
-        lines = [" ".join(map(str, [user, *part.history(user)])) for user in part.users.tolist()]
-        (place / "published" / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    write_published(place / "published", goods.matrix)
     return place
 
 

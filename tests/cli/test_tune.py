@@ -15,6 +15,7 @@ import pytest
 import deql
 from deql.cli import run
 from deql.interactions.public import read_lightgcn_split
+from tests.cli.published import write_published
 from tests.cli.test_cli import answer, refusal
 
 AXES = ["--l2", "3,30", "--dropout", "0.2,0.5", "--user-power", "0", "--b", "0,0.5,1", "--popularity-power", "0,0.2"]
@@ -31,11 +32,7 @@ def folder(tmp_path_factory):
     pl.DataFrame(frame).write_csv(place / "events.csv")
     table = deql.read_interactions(place / "events.csv")
     deql.split_strong(table, seed=3).save(place / "events.split")
-    (place / "published").mkdir()
-    split = deql.split_weak(deql.Interactions.from_csr(table.matrix), validation=0)
-    for name, part in (("train", split.train), ("test", split.test.held_out)):
-        lines = [" ".join(map(str, [user, *part.history(user)])) for user in part.users.tolist()]
-        (place / "published" / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    write_published(place / "published", table.matrix)
     return place
 
 
