@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deql.errors import NotPositiveDefiniteError, PrecisionError
-from deql.precision import PackedSymmetric, choose_tile, invert, sweep
+from deql.precision import PackedSymmetric, choose_tile, invert
+from deql.precision.memory import sweep_in_memory
+from deql.precision.packed import mirror_lower, multiply
 
 
 def positive_definite(n, seed, dtype=np.float64):
@@ -16,7 +18,7 @@ def positive_definite(n, seed, dtype=np.float64):
 def test_sweep_is_the_inverse_whether_or_not_the_tile_divides_n(n, tile, seed):
     A = positive_definite(n, seed)
     packed = PackedSymmetric.from_dense(A, tile)
-    sweep(packed)
+    sweep_in_memory(packed)
     np.testing.assert_allclose(packed.to_dense(), np.linalg.inv(A), rtol=0, atol=1e-12)
 
 
@@ -33,13 +35,15 @@ def test_sweep_in_single_precision(n, tile):
 def test_sweep_works_in_place():
     packed = PackedSymmetric.from_dense(positive_definite(50, 2), 16)
     store = packed.data
-    sweep(packed)
+    sweep_in_memory(packed)
     assert packed.data is store
 
 
 def test_sweep_reports_every_pivot_once():
     seen = []
-    sweep(PackedSymmetric.from_dense(positive_definite(50, 2), 16), lambda done, total: seen.append((done, total)))
+    sweep_in_memory(
+        PackedSymmetric.from_dense(positive_definite(50, 2), 16), lambda done, total: seen.append((done, total))
+    )
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
@@ -61,6 +65,26 @@ def test_matvec_takes_slabs_apart_correctly():
     packed = PackedSymmetric.from_dense(A, 1100)  # a diagonal tile taller than a slab
     x = np.random.default_rng(3).standard_normal(1500)
     np.testing.assert_allclose(packed.matvec(x), A @ x, rtol=1e-9, atol=1e-9)
+
+
+def test_a_product_takes_parts_in_any_order():
+    A = positive_definite(40, 7)
+    packed = PackedSymmetric.from_dense(A, 16)
+    parts = [
+        (start + first, start, block[first : first + 10])  # some begin within the tile on the diagonal
+        for start, block in packed.blocks()
+        for first in range(0, len(block), 10)
+    ]
+    x = np.random.default_rng(7).standard_normal((40, 2))
+    np.testing.assert_allclose(multiply(parts[::-1], x, np.float64), A @ x, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 255, 600])
+def test_the_lower_half_is_mirrored(n):
+    a = np.random.default_rng(n).standard_normal((n, n))
+    expected = np.where(np.tri(n, dtype=bool), a, a.T)
+    mirror_lower(a)
+    np.testing.assert_array_equal(a, expected)
 
 
 def test_store_of_the_wrong_size_is_refused():
@@ -109,7 +133,7 @@ def test_a_few_wrong_entries_among_many_are_refused():
 
 def test_the_inverse_is_symmetric_to_the_last_bit():
     packed = PackedSymmetric.from_dense(positive_definite(256, 8, np.float32), 64)
-    sweep(packed)
+    invert(packed)
     for _, block in packed.blocks():
         own = block[: block.shape[1]]
         np.testing.assert_array_equal(own, own.T)

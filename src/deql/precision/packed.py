@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["PackedSymmetric", "block_offset"]
+__all__ = ["PackedSymmetric", "block_offset", "mirror_lower", "multiply"]
 
 
 def block_offset(block: Any, n: int, tile: int) -> Any:
@@ -25,6 +25,26 @@ def block_offset(block: Any, n: int, tile: int) -> Any:
     return block * tile * n - tile * tile * (block * (block - 1) // 2)
 
 
+def mirror_lower(square: NDArray[Any]) -> None:
+    """Make a square array symmetric to the last bit: its lower half counts.
+
+    Examples
+    --------
+    >>> a = np.array([[1, 9], [2, 3]])
+    >>> mirror_lower(a)
+    >>> a
+    array([[1, 2],
+           [2, 3]])
+    """
+    step = 256  # in pieces that stay in the cache
+    for start in range(0, len(square), step):
+        stop = start + step
+        own = square[start:stop, start:stop]
+        lower = np.tril(own)
+        own[:] = lower + np.tril(lower, -1).T
+        square[start:stop, stop:] = square[stop:, start:stop].T
+
+
 class PackedSymmetric:
     """Symmetric n × n matrix stored as its lower block columns.
 
@@ -39,7 +59,7 @@ class PackedSymmetric:
     tile : int
         Width of a block column.
     data : ndarray, optional
-        The flat store to use, for example a memory-mapped one; zeros if not given.
+        The flat store to use, for example a memory-mapped one or a tensor; zeros if not given.
     dtype : dtype, default float32
         Type of a new store.
 
@@ -58,11 +78,11 @@ class PackedSymmetric:
 
     __slots__ = ("data", "n", "tile")
 
-    def __init__(self, n: int, tile: int, data: NDArray[Any] | None = None, dtype: DTypeLike = np.float32) -> None:
+    def __init__(self, n: int, tile: int, data: Any = None, dtype: DTypeLike = np.float32) -> None:
         self.n = int(n)
         self.tile = int(tile)
         size = self.stored_numbers(self.n, self.tile)
-        self.data: NDArray[Any] = np.zeros(size, dtype) if data is None else data
+        self.data: Any = np.zeros(size, dtype) if data is None else data
         if self.data.shape != (size,):
             raise ValueError(f"a packed {n} × {n} matrix in tiles of {tile} is {size} numbers, got {self.data.shape}")
 
@@ -94,14 +114,15 @@ class PackedSymmetric:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the stored numbers."""
-        return self.data.dtype
+        kind: np.dtype[Any] = self.data.dtype
+        return kind
 
     @property
     def n_blocks(self) -> int:
         """Number of block columns."""
         return -(-self.n // self.tile)
 
-    def block(self, index: int) -> NDArray[Any]:
+    def block(self, index: int) -> Any:
         """View of block column ``index``: (n − index·tile) × its width, C-contiguous."""
         start = index * self.tile
         height = self.n - start
@@ -109,7 +130,7 @@ class PackedSymmetric:
         offset = block_offset(index, self.n, self.tile)
         return self.data[offset : offset + height * width].reshape(height, width)
 
-    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+    def blocks(self) -> Iterator[tuple[int, Any]]:
         """Each block column with the index of its first row and column."""
         for index in range(self.n_blocks):
             yield index * self.tile, self.block(index)
@@ -140,6 +161,17 @@ class PackedSymmetric:
             i = np.arange(block.shape[1])
             block[i, i] += values[start : start + len(i)].astype(self.dtype)
 
+    def scale(self, factors: Any) -> None:
+        """Multiply row and column i by ``factors[i]``, in place; the factors are of the store's kind and type."""
+        for start, block in self.blocks():
+            block *= factors[start:, None]
+            block *= factors[start : start + block.shape[1]]
+
+    def mirror_diagonal_tiles(self) -> None:
+        """Make the tiles on the diagonal symmetric to the last bit: their lower half counts."""
+        for _, block in self.blocks():
+            mirror_lower(block[: block.shape[1]])
+
     def to_dense(self) -> NDArray[Any]:
         """The whole matrix, n × n: for small n."""
         dense = np.empty((self.n, self.n), self.dtype)
@@ -151,18 +183,39 @@ class PackedSymmetric:
 
     def matvec(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Product with a vector or a few columns, summed in float64 across slabs of rows."""
-        vectors = x.reshape(self.n, -1).astype(self.dtype)
-        product = np.zeros(vectors.shape, np.float64)
-        slab = 1024
-        for start, block in self.blocks():
-            width = block.shape[1]
-            own = vectors[start : start + width]
-            for top in range(0, block.shape[0], slab):
-                rows = block[top : top + slab]
-                product[start + top : start + top + len(rows)] += rows @ own
-                # The diagonal tile is stored whole: only what lies below it acts a second time.
-                below = rows[max(0, width - top) :]
-                if len(below):
-                    first = start + max(top, width)
-                    product[start : start + width] += below.T @ vectors[first : first + len(below)]
-        return product.reshape(x.shape)
+        return multiply(((start, start, block) for start, block in self.blocks()), x, self.dtype)
+
+
+def multiply(parts: Iterable[tuple[int, int, NDArray[Any]]], x: NDArray[Any], dtype: DTypeLike) -> NDArray[np.float64]:
+    """Product of a packed matrix, part by part, with a vector or a few columns.
+
+    Parameters
+    ----------
+    parts : iterable of (top, left, rows)
+        Whole rows of the block columns, in any order: row ``top`` and those that follow of the block column whose
+        first column is ``left``.
+    x : ndarray
+        n numbers, or n × a few.
+    dtype : dtype
+        Type of the products; slabs of rows are summed in float64.
+
+    Examples
+    --------
+    >>> parts = [(0, 0, np.array([[2.0, 1.0], [1.0, 3.0]])), (2, 0, np.array([[0.0, 5.0]])), (2, 2, np.array([[9.0]]))]
+    >>> multiply(parts, np.ones(3), np.float64)
+    array([ 3.,  9., 14.])
+    """
+    vectors = x.reshape(len(x), -1).astype(dtype)
+    product = np.zeros(vectors.shape, np.float64)
+    slab = 1024
+    for top, left, part in parts:
+        right = left + part.shape[1]
+        for first in range(top, top + len(part), slab):
+            rows = part[first - top : first - top + slab]
+            product[first : first + len(rows)] += rows @ vectors[left:right]
+            # The diagonal tile is stored whole: only what lies below it acts a second time.
+            below = rows[max(0, right - first) :]
+            if len(below):
+                start = max(first, right)
+                product[left:right] += below.T @ vectors[start : start + len(below)]
+    return product.reshape(x.shape)

@@ -1,38 +1,80 @@
-"""The cubic step: a symmetric block sweep that inverts a packed matrix where it lies."""
+"""The cubic step: a symmetric block sweep that inverts a matrix where it lies, wherever that is."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg.blas import get_blas_funcs
-from scipy.linalg.lapack import get_lapack_funcs
-
-from deql.errors import NotPositiveDefiniteError
-from deql.precision.packed import PackedSymmetric
 from deql.progress import Report
 
-__all__ = ["sweep"]
+__all__ = ["Arithmetic", "Piece", "Tiles", "sweep"]
 
 
-def sweep(matrix: PackedSymmetric, report: Report | None = None) -> None:
-    """Replace a packed symmetric positive definite matrix by its inverse.
+class Piece(NamedTuple):
+    """Part of the lower triangle: rows ``top`` … of some columns ``left`` …, to be updated in place."""
+
+    top: int
+    left: int
+    values: Any
+
+
+class Tiles(Protocol):
+    """A symmetric matrix that is swept: its lower triangle, in memory, in a file or on a device."""
+
+    n: int
+
+    def pivots(self) -> list[tuple[int, int]]:
+        """First and last column + 1 of each pivot."""
+
+    def gather(self, start: int, stop: int, panel: Any) -> None:
+        """Copy columns ``start`` … ``stop − 1``, all n rows of them, into the panel."""
+
+    def pieces(self, start: int, stop: int) -> Iterator[Piece]:
+        """All of the lower triangle outside the pivot's rows and columns; none lies on both sides of the pivot."""
+
+    def scatter(self, start: int, stop: int, panel: Any) -> None:
+        """Copy the panel back into columns ``start`` … ``stop − 1``, and their mirror images."""
+
+
+class Arithmetic(Protocol):
+    """The products of a sweep, in one place and precision."""
+
+    def panel(self, rows: int, columns: int) -> Any:
+        """Room for an array."""
+
+    def invert(self, pivot: Any, first: int) -> Any:
+        """The inverse of a symmetric positive definite matrix whose first column is column ``first`` of the whole."""
+
+    def solve(self, panel: Any, inverse: Any) -> Any:
+        """N = A_K·Q, ready for :meth:`update`; it may use the panel's memory for what it keeps."""
+
+    def update(self, piece: Piece, sign: int) -> None:
+        """Add sign · N_i·A_jᵀ to the piece in rows i and columns j."""
+
+
+def sweep(tiles: Tiles, arithmetic: Arithmetic, report: Report | None = None, done: int = 0) -> None:
+    """Replace a symmetric positive definite matrix by its inverse.
 
     For each pivot block k, with Q = A_kk⁻¹ and N_i = A_ik·Q,
 
-        A_ij ← A_ij − N_i·A_jkᵀ   (i, j ≠ k),    A_ik ← N_i,    A_kk ← −Q,
+        A_ij ← A_ij − N_i·A_jkᵀ   (i, j ≠ k),    A_ik ← N_i,    A_kk ← −Q
 
-    and after the last pivot every tile changes sign. Each step does the same work, so progress is
-    honest, and all but a tile's Cholesky factor is matrix products. Beside the matrix it needs one
-    panel, the N_i: n·tile numbers.
+    turns A, pivot by pivot, into −A⁻¹. Here what has been swept on both sides is kept with the opposite
+    sign, so that A⁻¹ itself is left in the end: A_kk ← Q, and for i before k, A_ik ← −N_i and
+    A_ij ← A_ij + N_i·A_jkᵀ.
+
+    Every pivot does the same work, n³ flops in all whatever the pivots' width, so progress is honest, and
+    all but the inverse of a pivot is matrix products. Beside the matrix two panels are needed, A_k and N.
 
     Parameters
     ----------
-    matrix : PackedSymmetric
+    tiles : Tiles
         Overwritten by its inverse. After an error its content is undefined.
+    arithmetic : Arithmetic
     report : callable, optional
         Called as ``report(done, total)`` after each pivot.
+    done : int, default 0
+        Pivots that were done before.
 
     Raises
     ------
@@ -42,61 +84,27 @@ def sweep(matrix: PackedSymmetric, report: Report | None = None) -> None:
     Examples
     --------
     >>> import numpy as np
-    >>> from deql.precision import PackedSymmetric, sweep
+    >>> from deql.precision import PackedSymmetric
+    >>> from deql.precision.in_place import InPlace
+    >>> from deql.precision.memory import Blas
     >>> a = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]]), tile=2)
-    >>> sweep(a)
+    >>> sweep(InPlace(a), Blas(a.dtype))
     >>> a.to_dense().round(4)
     array([[ 0.6111, -0.2222,  0.0556],
            [-0.2222,  0.4444, -0.1111],
            [ 0.0556, -0.1111,  0.2778]])
     """
-    gemm: Any = get_blas_funcs("gemm", (matrix.data,))
-    n, tile, count = matrix.n, matrix.tile, matrix.n_blocks
-    blocks = [matrix.block(index) for index in range(count)]
-    room = np.empty(n * min(tile, n), matrix.dtype)
-    for k, pivot in enumerate(blocks):
-        start, width = k * tile, pivot.shape[1]
-        stop = start + width
-        q = _invert_tile(pivot[:width], start)
-        panel = room[: n * width].reshape(n, width)  # the last block may be narrower
-        # Block row k left of the pivot: A_ki, the mirror images of the A_ik above it.
-        row = [block[start - i * tile : stop - i * tile] for i, block in enumerate(blocks[:k])]
-        # BLAS is column-major and the store row-major, so every product is written transposed.
-        for i, mirrored in enumerate(row):
-            gemm(1.0, q, mirrored.T, 0.0, panel[i * tile : (i + 1) * tile].T, trans_b=True, overwrite_c=True)
-        panel[start:stop] = 0
-        if stop < n:
-            gemm(1.0, q, pivot[width:].T, 0.0, panel[stop:].T, overwrite_c=True)
-        for j, block in enumerate(blocks):
-            if j < k:  # the tile is part of what the product overwrites, hence the copy
-                gemm(-1.0, row[j].copy().T, panel[j * tile :].T, 1.0, block.T, overwrite_c=True)
-            elif j > k:
-                own = pivot[(j - k) * tile : (j - k) * tile + block.shape[1]]
-                gemm(-1.0, own.T, panel[j * tile :].T, 1.0, block.T, trans_a=True, overwrite_c=True)
-        for i, mirrored in enumerate(row):
-            mirrored[:] = panel[i * tile : (i + 1) * tile].T
-        pivot[width:] = panel[stop:]
-        np.negative(q, out=pivot[:width])
+    pivots = tiles.pivots()
+    for number, (start, stop) in enumerate(pivots[done:], done + 1):
+        panel = arithmetic.panel(tiles.n, stop - start)
+        tiles.gather(start, stop, panel)
+        inverse = arithmetic.invert(panel[start:stop], start)
+        solved = arithmetic.solve(panel, inverse)
+        for piece in tiles.pieces(start, stop):
+            arithmetic.update(piece, 1 if piece.top < start else -1)
+        solved[:start] *= -1
+        solved[start:stop] = inverse
+        del inverse  # its memory is the next one's
+        tiles.scatter(start, stop, solved)
         if report is not None:
-            report(k + 1, count)
-    np.negative(matrix.data, out=matrix.data)
-    for block in blocks:  # rounding differs above and below the diagonal: the lower half counts
-        own = block[: block.shape[1]]
-        lower = np.tril_indices(len(own), -1)
-        own.T[lower] = own[lower]
-
-
-def _invert_tile(tile: NDArray[Any], first: int) -> NDArray[Any]:
-    """Inverse of one diagonal tile through its Cholesky factor, both triangles filled."""
-    potrf: Any = get_lapack_funcs("potrf", (tile,))
-    potri: Any = get_lapack_funcs("potri", (tile,))
-    factor, failed = potrf(tile.T, lower=1, clean=0, overwrite_a=False)
-    if failed > 0:
-        column = first + failed - 1
-        raise NotPositiveDefiniteError(
-            f"the matrix is not positive definite: the pivot of column {column} is not positive", [column]
-        )
-    inverse, _ = potri(factor, lower=1, overwrite_c=True)
-    lower = np.tril(inverse)
-    lower += np.tril(lower, -1).T
-    return np.asarray(lower)
+            report(number, len(pivots))
