@@ -1,3 +1,4 @@
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -5,10 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy.sparse import random_array
+from threadpoolctl import threadpool_info
 
+import deql
+from deql import parallel
+from deql.errors import ParameterError
 from deql.gram import gram
 from deql.interactions.table import canonical
-from deql.parallel import map_ahead, run_slices, thread_count
+from deql.parallel import blas_limited, map_ahead, run_slices, set_threads, thread_count
+from deql.precision.memory import Blas
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set():
+    yield
+    set_threads(None)
 
 
 def test_the_number_of_threads_can_be_set(monkeypatch):
@@ -17,6 +29,64 @@ def test_the_number_of_threads_can_be_set(monkeypatch):
     for nonsense in ("", "0", "-1", "many"):
         monkeypatch.setenv("DEQL_THREADS", nonsense)
         assert thread_count() >= 1
+
+
+def test_what_is_set_in_python_counts_before_the_environment(monkeypatch):
+    monkeypatch.setenv("DEQL_THREADS", "3")
+    set_threads(2)
+    assert thread_count() == 2
+    set_threads(np.int64(5))
+    assert thread_count() == 5
+    set_threads(None)
+    assert thread_count() == 3
+    for nonsense in (0, -1, 1.5, "2", True):
+        with pytest.raises(ParameterError, match="number of threads must be a whole number from 1 up, got"):
+            set_threads(nonsense)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+@pytest.mark.parametrize(("processors", "quota", "threads"), [(8, None, 8), (8, 3, 3), (2, 16, 2)])
+def test_a_control_group_may_leave_less_than_all_processors(monkeypatch, processors, quota, threads):
+    monkeypatch.delenv("DEQL_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda which: range(processors))
+    monkeypatch.setattr(parallel, "_quota", lambda: quota)
+    assert thread_count() == threads
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_blas_uses_as_many_threads_as_were_set():
+    before = blas_threads()
+    set_threads(1)
+    with blas_limited():
+        assert blas_threads() == {1}
+    assert blas_threads() == before
+
+
+def test_the_number_of_threads_hardly_changes_a_fit_and_bounds_all_its_products(random_matrix, monkeypatch):
+    """A matrix of several tiles; the sweep and the check of its result say how many threads BLAS has."""
+    monkeypatch.setattr("deql.gram.choose_tile", lambda n: 64)
+    data, seen, whole = random_matrix(400, 150), [], Blas.update
+
+    def watched(self, piece, sign):
+        seen.append(blas_threads())
+        whole(self, piece, sign)
+
+    monkeypatch.setattr(Blas, "update", watched)
+    models = []
+    for threads in (1, 2):
+        set_threads(threads)
+        models.append(deql.DEQL(l2=5.0, dropout=0.3, b=0.5).fit(data))
+        assert all(max(pools) <= threads for pools in seen)
+        assert seen
+    one, two = (model.precision_ for model in models)
+    assert one.n_blocks > 1
+    np.testing.assert_allclose(one.to_dense(), two.to_dense(), rtol=0, atol=1e-6 * abs(one.data).max())
+    (ids, scores), (other_ids, other_scores) = (model.recommend(data, k=10) for model in models)
+    np.testing.assert_allclose(scores, other_scores, rtol=1e-6, atol=1e-6)
+    assert (ids == other_ids).mean() > 0.999
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])

@@ -11,33 +11,83 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["map_ahead", "run_slices", "thread_count"]
+from deql.errors import ParameterError
+from deql.machine import processor_quota
+
+__all__ = ["blas_limited", "map_ahead", "run_slices", "set_threads", "thread_count"]
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
+_chosen: int | None = None
+
+
+def set_threads(count: int | None) -> None:
+    """Choose how many threads this process uses, for its kernels and for BLAS.
+
+    Parameters
+    ----------
+    count : int or None
+        None goes back to ``DEQL_THREADS``, or else all processors that this process may use.
+
+    Examples
+    --------
+    >>> import deql
+    >>> deql.set_threads(1)
+    >>> thread_count()
+    1
+    >>> deql.set_threads(None)
+    """
+    global _chosen
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
+        raise ParameterError(f"the number of threads must be a whole number from 1 up, got {count!r}")
+    _chosen = None if count is None else int(count)
+
+
 def thread_count() -> int:
-    """Threads to use: ``DEQL_THREADS`` if set, else the processors this process may run on.
+    """Threads to use: as :func:`set_threads` says, else ``DEQL_THREADS``, else the processors this process may use.
+
+    Those are the ones it may run on, or fewer if a control group gives it less time than they have.
 
     Examples
     --------
     >>> thread_count() >= 1
     True
     """
+    if _chosen is not None:
+        return _chosen
     wanted = os.environ.get("DEQL_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(processors, _quota() or processors)
+
+
+_quota = cache(processor_quota)
+"""Read once: it takes longer than some of the work that is divided."""
+
+
+def blas_limited() -> AbstractContextManager[Any]:
+    """While it is entered, BLAS uses as many threads as :func:`thread_count` says.
+
+    Examples
+    --------
+    >>> with blas_limited():
+    ...     product = np.ones((2, 2)) @ np.ones((2, 2))
+    """
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(thread_count(), user_api="blas")
+    return limits
 
 
 def run_slices(
