@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
-from deql.gram import gram, user_weights
+from deql.gram import gram, gram_bands, user_weights
 from deql.interactions.table import canonical
 from tests.data import ratings
 
@@ -15,6 +15,20 @@ def test_gram_is_the_weighted_product(R, power, tile):
     matrix = canonical(R)
     packed = gram(matrix, weights=user_weights(matrix, power), dtype=np.float64, tile=tile)
     np.testing.assert_allclose(packed.to_dense(), R.T @ np.diag(weights) @ R, rtol=1e-12)
+
+
+@given(R=ratings(max_items=12), tile=st.integers(1, 14))
+def test_bands_are_the_rows_of_the_gram_matrix(R, tile):
+    matrix = canonical(R)
+    whole = gram(matrix, weights=user_weights(matrix, 0.5), tile=tile)
+    rows = 0
+    for first, parts in gram_bands(matrix, weights=user_weights(matrix, 0.5), tile=tile):
+        assert first == rows
+        rows += len(parts[0])
+        for block, part in enumerate(parts):
+            start = first - block * tile
+            np.testing.assert_array_equal(part, whole.block(block)[start : start + len(part)])
+    assert rows == matrix.shape[1]
 
 
 @pytest.mark.parametrize("tile", [64, 100, 700])

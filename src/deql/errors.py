@@ -33,6 +33,18 @@ class PrecisionError(DeqlError):
     """The inverse was computed, but too inaccurately to be used."""
 
 
+class TooLargeError(DeqlError):
+    """More memory or disk is needed than there is; the message says what would fit."""
+
+
+class DeviceError(DeqlError):
+    """A device that is not there or has too little memory."""
+
+
+class TileFileError(DeqlError):
+    """Tiles of the disk engine that are damaged, foreign, in use, of another fit, or cannot be written."""
+
+
 class ModelFileError(DeqlError):
     """A model file that is truncated, altered, foreign or newer than this library."""
 

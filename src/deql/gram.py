@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,7 @@ from deql.precision.packed import PackedSymmetric, block_offset
 from deql.precision.plan import choose_tile
 from deql.progress import Report
 
-__all__ = ["SharedGram", "gram", "user_weights", "weighted_diagonal"]
-
-_offset: Any = njit(block_offset)
+__all__ = ["SharedGram", "gram", "gram_bands", "user_weights", "weighted_diagonal"]
 
 
 def user_weights(matrix: csr_array, user_power: float) -> NDArray[np.float64]:
@@ -109,25 +108,85 @@ def gram(
     """
     n = matrix.shape[1]
     packed = PackedSymmetric(n, tile or choose_tile(n), dtype=dtype)
-    by_item = matrix.tocsc()
-    weighted = by_item.data * (np.ones(matrix.shape[0]) if weights is None else weights)[by_item.indices]
-    # Rows are handed out in slices of about equal work: a row costs its users' histories and itself.
-    histories = np.concatenate([[0], np.cumsum(np.diff(matrix.indptr)[by_item.indices])])
-    rows = np.arange(n + 1, dtype=np.int64)
-    cost = histories[by_item.indptr] + rows * rows // 8
-    bounds = np.searchsorted(cost, np.linspace(0, cost[-1], max(2, min(100, n // 128)))[1:-1])
-    rows_done, stop = np.zeros(n, np.int64), np.zeros(1, bool)
-    run_slices(
-        _sum_rows, np.unique([0, *bounds, n]).tolist(),
-        by_item.indptr, by_item.indices, weighted, matrix.indptr, matrix.indices, matrix.data,
-        n, packed.tile, packed.data, rows_done, stop,
-        stop=stop, poll=None if report is None else lambda: report(int(rows_done.sum()), n),
-    )  # fmt: skip
+    blocks = np.arange(packed.n_blocks, dtype=np.int64)
+    _RowSums(matrix, weights, packed.tile, report).sum_rows(0, n, packed.data, block_offset(blocks, n, packed.tile))
     return packed
 
 
+def gram_bands(
+    matrix: csr_array,
+    *,
+    weights: NDArray[np.float64] | None = None,
+    dtype: DTypeLike = np.float32,
+    tile: int,
+    report: Report | None = None,
+) -> Iterator[tuple[int, list[NDArray[Any]]]]:
+    """The lower triangle of what :func:`gram` makes, ``tile`` rows at a time, in the memory of one such band.
+
+    Yields
+    ------
+    first : int
+        The first row of the band.
+    parts : list of ndarray
+        These rows in each block column, from the left; the last is the tile on the diagonal. They are
+        overwritten by the next band.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> R = csr_array([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0]])
+    >>> [(first, [part.tolist() for part in parts]) for first, parts in gram_bands(R, tile=2)]
+    [(0, [[[1.0, 1.0], [1.0, 5.0]]]), (2, [[[0.0, 2.0]], [[1.0]]])]
+    """
+    n = matrix.shape[1]
+    room = np.empty(min(tile, n) * n, dtype)
+    sums = _RowSums(matrix, weights, tile, report)
+    for first in range(0, n, tile):
+        last = min(first + tile, n)
+        left = np.arange(0, first + 1, tile, dtype=np.int64)
+        # The parts lie one after the other; where row `left` of each would be is before its part.
+        begins = left * (last - first) - (first - left) * tile
+        sums.sum_rows(first, last, room, begins)
+        ends = [*(left[1:] * (last - first)).tolist(), last * (last - first)]
+        yield first, [part.reshape(last - first, -1) for part in np.split(room[: ends[-1]], ends[:-1])]
+
+
+class _RowSums:
+    """Rows of the lower triangle of RᵀΛR, into wherever its block columns begin."""
+
+    def __init__(
+        self, matrix: csr_array, weights: NDArray[np.float64] | None, tile: int, report: Report | None
+    ) -> None:
+        self.n = matrix.shape[1]
+        by_item = matrix.tocsc()
+        weighted = by_item.data * (np.ones(matrix.shape[0]) if weights is None else weights)[by_item.indices]
+        self._operands = (by_item.indptr, by_item.indices, weighted, matrix.indptr, matrix.indices, matrix.data)
+        # A row costs its users' histories and itself.
+        histories = np.zeros(by_item.nnz + 1, np.int64)
+        np.cumsum(np.diff(matrix.indptr)[by_item.indices], out=histories[1:])
+        rows = np.arange(self.n + 1, dtype=np.int64)
+        self._cost = histories[by_item.indptr] + rows * rows // 8
+        self._tile, self._report = tile, report
+        self._rows_done, self._stop = np.zeros(self.n, np.int64), np.zeros(1, bool)
+
+    def sum_rows(self, first: int, last: int, out: NDArray[Any], begins: NDArray[np.int64]) -> None:
+        """Rows ``first`` … ``last − 1`` into ``out``, where block column J begins at ``begins[J]``."""
+        # Handed out in slices of about equal work.
+        slices = max(2, min(100, (last - first) // 64))
+        bounds = np.searchsorted(self._cost, np.linspace(self._cost[first], self._cost[last], slices)[1:-1])
+        run_slices(
+            _sum_rows, np.unique([first, *np.clip(bounds, first, last), last]).tolist(),
+            *self._operands, self.n, self._tile, out, begins, self._rows_done, self._stop,
+            stop=self._stop, poll=None if self._report is None else self._tell,
+        )  # fmt: skip
+
+    def _tell(self) -> None:
+        assert self._report is not None
+        self._report(int(self._rows_done.sum()), self.n)
+
+
 @njit(cache=True, nogil=True)
-def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n, tile, out, rows_done, stop):  # type: ignore[no-untyped-def]
+def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n, tile, out, begins, rows_done, stop):  # type: ignore[no-untyped-def]
     # Row i of the lower triangle: S_ij = Σ_u (w_u·r_ui)·r_uj for j ≤ i, over the users u who have i.
     row = np.zeros(last, np.float64)
     for i in range(first, last):
@@ -145,10 +204,10 @@ def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n
         for block in range(i // tile + 1):
             start = block * tile
             width = min(tile, n - start)
-            base = _offset(block, n, tile) + (i - start) * width
+            base = begins[block] + (i - start) * width
             for j in range(start, min(i + 1, start + width)):
                 out[base + j - start] = row[j]
             if i < start + width:  # the diagonal tile is stored whole: mirror this row into its column
                 for j in range(start, i):
-                    out[_offset(block, n, tile) + (j - start) * width + i - start] = row[j]
+                    out[begins[block] + (j - start) * width + i - start] = row[j]
         rows_done[first] += 1
