@@ -6,21 +6,29 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from deql.kernels import SPARE, finish_users, pack_strips, scan_users
 from deql.parallel import run_slices, thread_count
 from deql.precision import PackedSymmetric
 from deql.precision.plan import STRIP
 from deql.progress import Report
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from deql.device.packed import DevicePacked
+
+# The kernels are imported where they are used: NO_ITEM is needed on hosts without numba, too.
 __all__ = ["NO_ITEM", "rank"]
 
 NO_ITEM = -1
 """Fills a row of item numbers when fewer than k items are left; the score beside it is NaN."""
+
+Candidates = tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]
+"""Sums and columns, users × room, and how many each user has."""
 
 _USERS_PER_SLICE = 2**16
 _CANDIDATE_BYTES = 2**28
@@ -45,6 +53,7 @@ def rank(
     allowed: NDArray[np.bool_] | None = None,
     squares: NDArray[np.float64] | None = None,
     exact: bool = True,
+    on_device: DevicePacked | None = None,
     report: Report | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns of X·W for each row of X, and their scores.
@@ -70,6 +79,9 @@ def rank(
         then, and what is seen excluded.
     exact : bool, default True
         Whether the scores must be exact to the last bit; the items are the same if not.
+    on_device : DevicePacked, optional
+        P once more: candidates are found there. What they are decided by does not change, so neither do
+        items, nor exact scores.
     report : callable, optional
         Called as ``report(done, total)``.
 
@@ -86,10 +98,10 @@ def rank(
     >>> items.tolist(), scores.round(6).tolist()
     ([[1, 2]], [[0.5, 0.2]])
     """
+    from deql.kernels import SPARE
+
     users, n = matrix.shape
     gains, shifts = np.atleast_2d(gain), np.atleast_2d(shift)
-    if precision.tile < n and precision.tile % STRIP:
-        raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {precision.tile}")
     if allowed is None:
         allowed = np.ones(n, bool)
     k = min(k, n)
@@ -103,12 +115,25 @@ def rank(
     slices = -(-users // per_slice)
     bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
     with ThreadPoolExecutor(thread_count()) as pool:
+        run = partial(run_slices, pool=pool)
         for done, (first, last) in enumerate(pairwise(bounds)):
             part = matrix if slices == 1 else matrix[first:last]
-            _rank_slice(
-                partial(run_slices, pool=pool), precision, gains, shifts, part, exclude_seen, allowed, keep, room,
-                items[:, first:last], scores[:, first:last], sums[:, first:last], exact,
-                None if report is None else partial(_report_slice, report, done, slices),
+            told = None if report is None else partial(_report_slice, report, done, slices)
+            if on_device is None:
+                candidates = _scan(
+                    run, precision, gains, shifts, part, exclude_seen, allowed, keep, room, sums[:, first:last], told
+                )
+            else:
+                from deql.device.rank import scan
+
+                candidates = scan(
+                    on_device, gains, shifts, part.indptr, part.indices, part.data,
+                    keep=keep, exclude_seen=exclude_seen, allowed=allowed,
+                    squares=None if squares is None else sums[:, first:last], report=told,
+                )  # fmt: skip
+            _finish(
+                run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates,
+                items[:, first:last], scores[:, first:last],
             )  # fmt: skip
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 
@@ -117,7 +142,7 @@ def _report_slice(report: Report, before: int, slices: int, done: int, total: in
     report(before * total + done, slices * total)
 
 
-def _rank_slice(
+def _scan(
     run: Callable[..., None],
     precision: PackedSymmetric,
     gains: NDArray[np.float64],
@@ -127,14 +152,15 @@ def _rank_slice(
     allowed: NDArray[np.bool_],
     keep: int,
     room: int,
-    items: NDArray[np.int32],
-    scores: NDArray[np.float64],
     squares: NDArray[np.float64],
-    exact: bool,
     report: Report | None,
-) -> None:
+) -> Candidates:
     """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
+    from deql.kernels import pack_strips, scan_users
+
     n, tile = precision.n, precision.tile
+    if tile < n and tile % STRIP:
+        raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {tile}")
     models, users = len(gains), matrix.shape[0]
     by_item = np.ascontiguousarray(gains.T)
     stored = (precision.data, *precision.addresses())
@@ -150,9 +176,7 @@ def _rank_slice(
     bars = np.full((users, models), -np.inf)
     found_sums, found_items = np.empty((users, room)), np.empty((users, room), np.int32)
     found, limits = np.zeros(users, np.int32), np.full(users, min(2 * keep + 16, room), np.int32)
-    workers = max(1, min(thread_count(), matrix.nnz * n // _WORK_PER_THREAD))
-    # More slices of users than threads: one that is held up by other programs gets fewer.
-    row_bounds, user_bounds = _bounds(len(rows), workers), _bounds(users, 4 * workers if workers > 1 else 1)
+    row_bounds, user_bounds = _bounds(len(rows), _workers(matrix)), _user_bounds(matrix)
     low = 0
     while low < n:
         end = min(low + at_once * STRIP, n, low - low % tile + tile)
@@ -166,15 +190,46 @@ def _rank_slice(
         low = end
         if report is not None:
             report(low, n)
+    return found_sums, found_items, found
+
+
+def _finish(
+    run: Callable[..., None],
+    precision: PackedSymmetric,
+    gains: NDArray[np.float64],
+    shifts: NDArray[np.float64],
+    matrix: csr_array,
+    exclude_seen: bool,
+    allowed: NDArray[np.bool_],
+    keep: int,
+    exact: bool,
+    candidates: Candidates,
+    items: NDArray[np.int32],
+    scores: NDArray[np.float64],
+) -> None:
+    """Decide among the candidates, wherever they were found."""
+    from deql.kernels import finish_users
+
     # What the parts of any score of a user can add up to in size: |P_ji| ≤ √(P_jj·P_ii), as P is positive definite.
     roots = np.sqrt(abs(precision.diagonal()))
     sizes = abs(matrix) @ roots * abs(gains * roots).max(axis=1)[:, None]
     if not exclude_seen:
         sizes += abs(matrix).max(axis=1).toarray() * abs(shifts).max(axis=1)[:, None]
     run(
-        finish_users, user_bounds, *stored, gains, shifts, *histories,
-        allowed, exclude_seen, keep, by_item, sizes, exact, found_sums, found_items, found, items, scores,
+        finish_users, _user_bounds(matrix), precision.data, *precision.addresses(), gains, shifts,
+        matrix.indptr, matrix.indices, matrix.data.astype(precision.dtype, copy=False),
+        allowed, exclude_seen, keep, np.ascontiguousarray(gains.T), sizes, exact, *candidates, items, scores,
     )  # fmt: skip
+
+
+def _workers(matrix: csr_array) -> int:
+    return max(1, min(thread_count(), matrix.nnz * matrix.shape[1] // _WORK_PER_THREAD))
+
+
+def _user_bounds(matrix: csr_array) -> list[int]:
+    """More slices of users than threads: one that is held up by other programs gets fewer."""
+    workers = _workers(matrix)
+    return _bounds(matrix.shape[0], 4 * workers if workers > 1 else 1)
 
 
 def _bounds(count: int, slices: int) -> list[int]:

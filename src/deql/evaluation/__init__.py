@@ -1,6 +1,20 @@
 """How good is a model on what it has not seen?"""
 
-from deql.evaluation.evaluator import Evaluation, evaluate
+from typing import TYPE_CHECKING, Any
+
 from deql.evaluation.metrics import METRICS
+from deql.evaluation.result import Evaluation
+
+if TYPE_CHECKING:
+    from deql.evaluation.evaluator import evaluate
 
 __all__ = ["METRICS", "Evaluation", "evaluate"]
+
+
+# Imported at first use: the metrics are needed on hosts without SciPy and numba, too.
+def __getattr__(name: str) -> Any:
+    if name != "evaluate":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from deql.evaluation.evaluator import evaluate
+
+    return evaluate

@@ -9,7 +9,7 @@ from typing import Any
 from deql.errors import ParameterError
 from deql.evaluation.evaluator import Evaluation, check_metrics, evaluate
 from deql.interactions import Interactions
-from deql.models.base import Recommender
+from deql.models.base import OF_THE_MACHINE, Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.split import HeldOut
 
@@ -24,8 +24,9 @@ def parameters(model: Recommender) -> dict[str, Any]:
     Examples
     --------
     >>> import deql
-    >>> parameters(deql.EASE(80.0))
-    {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'dtype': 'float32'}
+    >>> parameters(deql.EASE(80.0))  # doctest: +NORMALIZE_WHITESPACE
+    {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'precision': None,
+     'dtype': 'float32'}
     """
     values = {field.name: getattr(model, field.name) for field in _fields(model)}
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
@@ -159,5 +160,5 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
 
 
 def _fields(model: Recommender) -> list[dataclasses.Field[Any]]:
-    shown = [field for field in dataclasses.fields(model) if field.name != "progress"]
+    shown = [field for field in dataclasses.fields(model) if field.name not in OF_THE_MACHINE]
     return sorted(shown, key=lambda field: bool(field.kw_only))

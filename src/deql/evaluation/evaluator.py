@@ -11,20 +11,18 @@ from scipy.sparse import csr_array
 
 from deql.errors import DataError, ParameterError
 from deql.evaluation.hits import find_hits
-from deql.evaluation.metrics import LIST_METRICS, coverage, gini, novelty, parse_metric
+from deql.evaluation.metrics import as_names, parse_metric, parse_metrics
 from deql.evaluation.passes import Ranked, group_models, ranked_slices, squared_errors
 from deql.evaluation.result import Evaluation
+from deql.evaluation.tally import Tally
 from deql.interactions.table import masked
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.progress import Report, stages
-from deql.ranking import NO_ITEM
 from deql.recommend import encode_histories
 from deql.split import HeldOut
 
 __all__ = ["Evaluation", "as_names", "check_metrics", "evaluate"]
-
-_OF_ALL = {"coverage": coverage, "gini": gini}
 
 
 @overload
@@ -66,9 +64,7 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     >>> {name: round(value, 3) for name, value in result.means.items()}
     {'recall@20': 0.302, 'ndcg@20': 0.23}
     """
-    wanted = {text: parse_metric(text) for text in as_names(metrics)}
-    if not wanted:
-        raise ParameterError("name at least one metric, such as ndcg@20")
+    wanted = parse_metrics(metrics)
     several = isinstance(model, Sequence) and not isinstance(model, str)
     models = list(model.values()) if isinstance(model, Mapping) else list(model) if several else [model]
     check_metrics(models, wanted)
@@ -97,15 +93,6 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     return results if several else results[0]
 
 
-def as_names(metrics: Any) -> tuple[str, ...]:
-    """One metric or several, each once."""
-    if isinstance(metrics, str):
-        return (metrics,)
-    if not isinstance(metrics, Iterable):
-        raise ParameterError(f"metrics must be a name such as ndcg@20 or a list of them, got {metrics!r}")
-    return tuple(dict.fromkeys(metrics))
-
-
 def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
     """Refuse, before any work, what is no model or no metric, and a metric that a model cannot have."""
     names = {parse_metric(text)[0] for text in metrics}
@@ -126,44 +113,16 @@ def _judge(
         target.held_out, first._item_index, first.items_, strict=False, where="what is held out, and counted as missed"
     )
     counts = np.diff(target.held_out.matrix.indptr).astype(np.int64)
-    per_user = [
-        {text: np.empty(len(counts)) for text, (name, _) in wanted.items() if name not in _OF_ALL} for _ in models
-    ]
-    times = [
-        {text: np.zeros(len(first.items_), np.int64) for text, (name, _) in wanted.items() if name in _OF_ALL}
-        for _ in models
-    ]
+    tallies = [Tally(wanted, counts, model.item_counts_, model.n_users_) for model in models]
     depth = max(1, *(k for _, k in wanted.values()))
     for ranked in ranked_slices(models, seen, depth, "mse" in wanted, report):
         rows = slice(ranked.first, ranked.last)
         hits = find_hits(ranked.columns, truth[rows])
-        for m, model in enumerate(models):
-            columns = ranked.columns[m]
-            for text, (name, k) in wanted.items():
-                if name in LIST_METRICS:
-                    per_user[m][text][rows] = LIST_METRICS[name](hits[m], counts[rows], k)
-                elif name == "novelty":
-                    per_user[m][text][rows] = novelty(columns, model.item_counts_, model.n_users_, k)
-                elif name in _OF_ALL:
-                    near = columns[:, :k]
-                    times[m][text] += np.bincount(near[near != NO_ITEM], minlength=len(first.items_))
-                else:
-                    per_user[m][text][rows] = _errors(model, m, ranked, target, seen[rows], truth[rows])
-    results = []
-    for values, uses in zip(per_user, times, strict=True):
-        means = {
-            text: _OF_ALL[name](uses[text]) if name in _OF_ALL else float(values[text].mean())
-            for text, (name, _) in wanted.items()
-        }
-        if "mse" in wanted:
-            # Σ errors / ‖Δ‖²; users' values are scaled so that they have this mean.
-            kept = target.seen.matrix.nnz
-            if not kept:
-                raise DataError("mse divides by the number of seen interactions, and nobody has any")
-            means["mse"] = float(values["mse"].sum() / kept)
-            values["mse"] *= len(counts) / kept
-        results.append((means, values))
-    return results
+        for m, (model, tally) in enumerate(zip(models, tallies, strict=True)):
+            tally.add(rows, ranked.columns[m], hits[m])
+            if "mse" in wanted:
+                tally.add_errors(rows, _errors(model, m, ranked, target, seen[rows], truth[rows]))
+    return [tally.finish(target.seen.matrix.nnz) for tally in tallies]
 
 
 def _errors(

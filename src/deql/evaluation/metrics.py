@@ -8,7 +8,8 @@ beyond accuracy take what was recommended instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from deql.ranking import NO_ITEM
 __all__ = [
     "LIST_METRICS",
     "METRICS",
+    "as_names",
     "average_precision",
     "coverage",
     "gini",
@@ -26,6 +28,7 @@ __all__ = [
     "ndcg",
     "novelty",
     "parse_metric",
+    "parse_metrics",
     "precision",
     "recall",
     "recall_capped",
@@ -194,3 +197,26 @@ def parse_metric(text: str) -> tuple[str, int]:
         known = ", ".join(f"{name}@20" for name in METRICS[:-1])
         raise ParameterError(f"unknown metric {text!r}: say {known}, with any k from 1 up, or mse")
     return match[1], int(match[2])
+
+
+def as_names(metrics: Any) -> tuple[str, ...]:
+    """One metric or several, each once."""
+    if isinstance(metrics, str):
+        return (metrics,)
+    if not isinstance(metrics, Iterable):
+        raise ParameterError(f"metrics must be a name such as ndcg@20 or a list of them, got {metrics!r}")
+    return tuple(dict.fromkeys(metrics))
+
+
+def parse_metrics(metrics: Any) -> dict[str, tuple[str, int]]:
+    """One metric or several, each with its name and k.
+
+    Examples
+    --------
+    >>> parse_metrics(["ndcg@20", "mse"])
+    {'ndcg@20': ('ndcg', 20), 'mse': ('mse', 0)}
+    """
+    wanted = {text: parse_metric(text) for text in as_names(metrics)}
+    if not wanted:
+        raise ParameterError("name at least one metric, such as ndcg@20")
+    return wanted

@@ -75,6 +75,8 @@ def ranked_slices(
     first_model = models[0]
     k = min(k, len(first_model.items_))
     allowed = np.ones(len(first_model.items_), bool)
+    # Models that share P share its copy on a device, whichever of them was sent there.
+    on_device = next((there for model in models if (there := getattr(model, "on_device_", None)) is not None), None)
     users = matrix.shape[0]
     per_slice = max(_LEAST_USERS, min(_MOST_USERS, _LIST_ENTRIES // (k * len(models))))
     slices = -(-users // per_slice)
@@ -90,7 +92,10 @@ def ranked_slices(
         sums = np.zeros((len(models), last - first)) if squares else None
         if isinstance(first_model, LinearAutoencoder):
             gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
-            columns, _ = rank(first_model.precision_, gains, shifts, part, k=k, squares=sums, exact=False, report=told)
+            columns, _ = rank(
+                first_model.precision_, gains, shifts, part,
+                k=k, squares=sums, exact=False, on_device=on_device, report=told,
+            )  # fmt: skip
         else:
             columns = first_model._rank(part, k, True, allowed, told)[0][None]
         cold = np.diff(part.indptr) == 0

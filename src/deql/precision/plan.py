@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["STRIP", "choose_tile"]
+__all__ = ["PRECISIONS", "STRIP", "choose_tile", "device_panels"]
 
 STRIP = 64
 """Columns scored at once by the top-k kernel; every tile of a cut matrix is a multiple of it."""
+
+PRECISIONS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
+"""Of products on a device. float32, float64: plain. fp16x3, bf16x3, tf32x3: each number as the sum of two shorter ones,
+three products on tensor cores. tf32: 11 bits, one product on tensor cores."""
 
 
 def choose_tile(n: int) -> int:
@@ -24,3 +28,14 @@ def choose_tile(n: int) -> int:
     if n <= 2048:
         return n
     return min(max(round(n / 32 / STRIP), 2), 16) * STRIP
+
+
+def device_panels(n: int, columns: int) -> int:
+    """Bytes that a pivot of so many columns takes on a device: A_k, N, and both once more as factors.
+
+    Examples
+    --------
+    >>> device_panels(38_048, 1024) / 2**30 < 2
+    True
+    """
+    return 48 * n * columns

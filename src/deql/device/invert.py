@@ -1,0 +1,133 @@
+"""P = A⁻¹ on a device: the sweep where the matrix lies, or with tiles that stream from the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from deql.device.arithmetic import Products, products_in
+from deql.device.gram import SLICE_BYTES, device_tile
+from deql.device.packed import DevicePacked, memory_watched
+from deql.device.streamed import Streamed
+from deql.precision.in_place import InPlace
+from deql.precision.invert import invert
+from deql.precision.packed import PackedSymmetric
+from deql.precision.plan import device_panels
+from deql.precision.sweep import sweep
+from deql.progress import Report
+
+__all__ = ["DEFAULT", "fits", "invert_on_device", "invert_through_device"]
+
+DEFAULT = {"float32": "fp16x3", "float64": "float64"}
+"""The fastest precision that keeps the accuracy of each type."""
+
+
+_WIDEST = 8192
+
+
+def fits(n: int, dtype: str, device: torch.device) -> bool:
+    """Whether a device has room for the Gram matrix of n items and its inverse.
+
+    Examples
+    --------
+    >>> fits(100, "float32", torch.device("cpu"))
+    True
+    """
+    if device.type != "cuda":
+        return True
+    tile = device_tile(n)
+    store = PackedSymmetric.stored_numbers(n, tile) * np.dtype(dtype).itemsize
+    return bool(store + device_panels(n, tile) + SLICE_BYTES <= torch.cuda.mem_get_info(device)[0])
+
+
+def invert_on_device(matrix: DevicePacked, precision: str | None = None, report: Report | None = None) -> float:
+    """Replace a matrix on a device by its inverse, and return how far it is from it.
+
+    As :func:`deql.precision.invert`, in one of the precisions of :mod:`deql.device.arithmetic`.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> a = DevicePacked.from_host(PackedSymmetric.from_dense(np.diag([2.0, 4.0]), tile=1), torch.device("cpu"))
+    >>> residual = invert_on_device(a)
+    >>> a.diagonal()
+    array([0.5 , 0.25])
+    """
+    chosen = precision or DEFAULT[matrix.dtype.name]
+
+    def by(_: PackedSymmetric, told: Report | None) -> None:
+        with (
+            memory_watched(f"the inverse of {matrix.n:,} columns", matrix.device),
+            products_in(chosen),
+            _in_range(matrix, chosen),
+        ):
+            sweep(InPlace(matrix), Products(chosen, matrix.data.dtype, matrix.device), told)
+
+    return invert(matrix, report, by)
+
+
+def invert_through_device(
+    matrix: PackedSymmetric,
+    device: torch.device,
+    precision: str | None = None,
+    report: Report | None = None,
+    blocks_per_pivot: int | None = None,
+) -> float:
+    """Replace a matrix in the host's memory by its inverse, on a device that cannot hold it.
+
+    Parameters
+    ----------
+    matrix : PackedSymmetric
+    device : torch.device
+    precision : str, optional
+    report : callable, optional
+    blocks_per_pivot : int, optional
+        As many as the device's memory allows and are of use, if not given.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> a = PackedSymmetric.from_dense(np.diag([2.0, 4.0, 5.0]), tile=1)
+    >>> residual = invert_through_device(a, torch.device("cpu"), blocks_per_pivot=2)
+    >>> a.diagonal()
+    array([0.5 , 0.25, 0.2 ])
+    """
+    chosen = precision or DEFAULT[matrix.dtype.name]
+    count = blocks_per_pivot or _widest_pivot(matrix, device)
+
+    def by(_: PackedSymmetric, told: Report | None) -> None:
+        kind = getattr(torch, matrix.dtype.name)
+        with (
+            memory_watched(f"panels of {matrix.n:,} × {count * matrix.tile:,} numbers", device),
+            products_in(chosen),
+            _in_range(matrix, chosen),
+            Streamed(matrix, device, count) as tiles,
+        ):
+            sweep(tiles, Products(chosen, kind, device), told)
+
+    return invert(matrix, report, by)
+
+
+@contextmanager
+def _in_range(matrix: PackedSymmetric, precision: str) -> Iterator[None]:
+    """Bring the diagonal near 1 meanwhile, by powers of two: float16 has few of them, and (sAs)⁻¹ = s⁻¹A⁻¹s⁻¹."""
+    if precision != "fp16x3":
+        yield
+        return
+    powers = np.exp2(-np.round(np.log2(matrix.diagonal()) / 2)).astype(matrix.dtype)
+    factors = torch.from_numpy(powers).to(matrix.device) if isinstance(matrix, DevicePacked) else powers
+    matrix.scale(factors)
+    yield
+    matrix.scale(factors)
+
+
+def _widest_pivot(matrix: PackedSymmetric, device: torch.device) -> int:
+    """Block columns of a pivot that fit the device beside the slabs under way."""
+    useful = max(1, _WIDEST // matrix.tile)
+    if device.type != "cuda":
+        return useful
+    room = torch.cuda.mem_get_info(device)[0] - 2**30
+    return int(max(1, min(useful, room // device_panels(matrix.n, matrix.tile))))
