@@ -33,8 +33,10 @@ __all__ = [
     "load",
     "load_split",
     "objective",
+    "plan",
     "read_interactions",
     "rules",
+    "set_threads",
     "split_leave_last",
     "split_strong",
     "split_weak",
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from deql.interactions.clean import clean
     from deql.interactions.read import read_interactions
     from deql.models import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE, Popularity
+    from deql.parallel import set_threads
+    from deql.planning import plan
     from deql.split import load_split, split_leave_last, split_strong, split_weak
     from deql.store import load
     from deql.tuning import tune
@@ -64,6 +68,8 @@ _HOMES = {
     "deql.models": ("DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE", "Popularity"),
     "deql.evaluation": ("evaluate",),
     "deql.evaluation.contest": ("compare",),
+    "deql.parallel": ("set_threads",),
+    "deql.planning": ("plan",),
     "deql.store": ("load",),
     "deql.tuning": ("tune",),
     "deql.errors": ("DeqlError", "ModelFileError"),

@@ -11,7 +11,7 @@ import numpy as np
 from deql import container
 from deql.container import FileKind, digest, pack_text, unpack_text
 from deql.errors import ModelFileError
-from deql.models.base import Recommender
+from deql.models.base import OF_THE_MACHINE, Recommender
 
 __all__ = ["FORMAT_VERSION", "load", "write"]
 
@@ -22,7 +22,7 @@ _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model ag
 def write(path: Path, model: Recommender) -> None:
     """Write a fitted model to one file, whole or not at all."""
     arrays, facts = model._state()
-    parameters = {name: value for name, value in model.fitted_params_.items() if name != "progress"}
+    parameters = {name: value for name, value in model.fitted_params_.items() if name not in OF_THE_MACHINE}
     try:
         items = pack_text("items", model.items_)
     except TypeError:

@@ -207,7 +207,7 @@ def test_an_interruption_ends_with_the_best_so_far(split, after, tmp_path):
 
 @pytest.mark.parametrize("search", ["grid", "optuna"])
 @pytest.mark.parametrize(
-    "place", ["deql.models.linear.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.gram"]
+    "place", ["deql.solver.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.make_gram"]
 )
 def test_an_interruption_inside_a_fit(split, place, search, monkeypatch, tmp_path):
     if search == "optuna":

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -56,7 +59,7 @@ def start(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code: 0 well, 2 bad input, 130 interrupted.
+    """Run one command and return its exit code: 0 well, 2 bad input, 130 interrupted, 143 terminated.
 
     Examples
     --------
@@ -70,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
             warnings.showwarning = lambda message, *_rest, **_named: say(f"note: {message}")
             code = app(args=list(arguments), prog_name="deql", standalone_mode=False)
         if code == 130:  # how the option parser reports Ctrl-C
-            say("interrupted")
+            return _interrupted()
         return code if isinstance(code, int) else 0
     except DeqlError as error:
         say(f"error: {_in_options(str(error))}")
@@ -82,8 +85,7 @@ def run(arguments: Sequence[str]) -> int:
         say(f"error: {error.filename or 'a file'} cannot be used: {(error.strerror or str(error)).lower()}")
         return 2
     except KeyboardInterrupt:
-        say("interrupted")
-        return 130
+        return _interrupted()
     except MemoryError:
         say("error: there is not enough memory: try fewer items or rows, or dtype float32")
         return 2
@@ -93,6 +95,20 @@ def run(arguments: Sequence[str]) -> int:
             raise
         say(f"error: {error.format_message()} (deql --help shows how)")
         return 2
+
+
+_terminated = threading.Event()
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    """Let a signal to end do what Ctrl-C does, which leaves nothing half-written."""
+    _terminated.set()
+    raise KeyboardInterrupt
+
+
+def _interrupted() -> int:
+    say("terminated" if _terminated.is_set() else "interrupted")
+    return 143 if _terminated.is_set() else 130
 
 
 def _in_options(message: str) -> str:
@@ -105,6 +121,8 @@ def _in_options(message: str) -> str:
     """
     names = "user|item|weight|time|min_weight|min_items_per_user|format|header|items"
     message = re.sub(rf"\b({names})=…", lambda found: f"--{found[1].replace('_', '-')}", message)
+    message = re.sub(r"\b(dtype|engine|device|folder|min_users_per_item)='?(\w+)'?",
+                     lambda found: f"--{found[1].replace('_', '-')} {found[2]}", message)  # fmt: skip
     message = re.sub(r"(journal of a search.*: name another) file", r"\1 with --journal", message)
     return message.replace("ids='text'", "--ids text")
 
@@ -117,4 +135,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows another instead
             stream.reconfigure(errors="replace")
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # who started this may want it to be ignored
+        signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))

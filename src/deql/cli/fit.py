@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deql.cli.engines import EngineOptions, fit_resumably
 from deql.cli.options import AsJson, TableOptions, check_out, with_options
 from deql.cli.show import print_json, print_words, progress_wanted, say
 from deql.cli.source import open_source
@@ -39,7 +40,7 @@ def fit(
     data: Annotated[
         Path, typer.Argument(help="Table with a row for each interaction, or a split, whose training part counts.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write.")] = None,
     model: Annotated[Kind, typer.Option("--model", "-m", help="Which model.")] = Kind.deql,
     auto: Annotated[
         bool, typer.Option("--auto", help="Choose on validation users what is not given here (deql).")
@@ -54,12 +55,17 @@ def fit(
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
+    ] = False,
     json: AsJson = False,
     *,
+    engines: EngineOptions,
     table: TableOptions,
 ) -> None:
     """Fit a model on a table of who did what and save it."""
     import deql
+    from deql.models.base import OF_THE_MACHINE
     from deql.split import Split
 
     given = {
@@ -67,18 +73,34 @@ def fit(
         "user_power": user_power, "popularity_power": popularity_power, "dtype": dtype,
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None}
+    if auto:
+        engines.refuse_with_auto()
     space = _space(model, chosen) if auto else None
-    estimator: Any = None if auto else _estimator(model, chosen)
-    check_out(out, data, table.items)
+    estimator: Any = None if auto else _estimator(model, chosen | engines.parameters())
+    if dry_run and (auto or model is Kind.popularity):
+        raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else '-m popularity'}")
+    if out is not None:
+        check_out(out, data, table.items)
+    elif not dry_run:
+        raise ParameterError("say with -o where to save the model, or ask for --dry-run")
+    engines.use()
     source = open_source(data, table, None, {}, quiet=json)
     interactions = source.train if isinstance(source, Split) else source
     if not json:
         say(f"read {interactions.n_users:,} users, {interactions.n_items:,} items, "
             f"{interactions.n_interactions:,} interactions")  # fmt: skip
+    tiles = engines.tiles(out)
+    planned = engines.planned(interactions, dtype, tiles)
+    if out is None or dry_run:
+        plan = deql.plan(**planned)
+        print_json(plan.to_dict()) if json else print(plan)
+        return
     begin = time.perf_counter()
     tuning = None
-    if space is None:
+    if model is Kind.popularity:
         estimator.fit(interactions)
+    elif space is None:
+        fit_resumably(estimator, interactions, tiles, planned)
     else:
         tell = say if progress_wanted() else None
         tuning = deql.tune(source, space, dtype=dtype or "float32", progress=progress_wanted(), tell=tell)
@@ -87,14 +109,21 @@ def fit(
     estimator.progress = False
     estimator.save(out)
     kind, size = type(estimator).__name__, out.stat().st_size
+    engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
+    if engine == "disk" and tiles.is_dir():
+        from deql.precision.tile_folder import remove_tiles
+
+        remove_tiles(tiles)
     if json:
         facts = {
             "model": kind,
-            "parameters": {name: value for name, value in estimator.get_params().items() if name != "progress"},
+            "parameters": {name: value for name, value in estimator.get_params().items() if name not in OF_THE_MACHINE},
             "users": interactions.n_users,
             "items": interactions.n_items,
             "interactions": interactions.n_interactions,
             "seconds": round(seconds, 3),
+            "engine": engine,
+            "residual": residual,
             "file": str(out),
             "bytes": size,
         }
@@ -106,7 +135,8 @@ def fit(
 
             for sentence in verdict(tuning):
                 print_words(sentence)
-        print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s and saved as {out} "
+        how = "" if engine is None else f" ({engine} engine, residual {residual:.0e})"
+        print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s{how} and saved as {out} "
               f"({size / 2**20:,.1f} MiB)")  # fmt: skip
     if tuning and not tuning.complete:
         say(f"the search was not complete: this is the best of {tuning.inverses}")

@@ -20,7 +20,10 @@ from deql.interactions import Interactions, as_interactions
 from deql.progress import Report, stages
 from deql.recommend import NO_ITEM, Recommendations, allowed_items, encode_histories
 
-__all__ = ["Recommender"]
+__all__ = ["OF_THE_MACHINE", "Recommender"]
+
+OF_THE_MACHINE = frozenset({"progress", "memory", "folder", "device"})
+"""Parameters that say how a model is computed here, and nothing of the model."""
 
 
 class Recommender(ABC):

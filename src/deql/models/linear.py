@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
-from deql.gram import SharedGram, gram, user_weights, weighted_diagonal
+from deql.gram import SharedGram, user_weights, weighted_diagonal
 from deql.interactions import Interactions
 from deql.kernels import contributions
 from deql.models.base import Recommender
 from deql.models.solvable import check_solvable_without_ridge
-from deql.precision import PackedSymmetric, invert
+from deql.precision import PackedSymmetric
 from deql.precision.plan import STRIP
 from deql.progress import Report, stages
 from deql.ranking import rank
 from deql.rules import paper_l2, scale_columns
+from deql.solver import Options, solve
+
+if TYPE_CHECKING:
+    from deql.device import DevicePacked
 
 __all__ = ["LinearAutoencoder", "check_range"]
 
@@ -35,6 +40,7 @@ class _Fitted(Recommender):
     gram_diagonal_: NDArray[np.float64]
     residual_: float
     engine_: str
+    on_device_: DevicePacked | None
 
 
 @dataclass(eq=False)
@@ -47,8 +53,17 @@ class LinearAutoencoder(_Fitted):
         γ: user u weighs |u|^(−γ) in the Gram matrix. Above 0, heavy users count for less.
     popularity_power : float, default 0
         α: column i of W is scaled by count_i^(−α). Above 0, popular items are held back.
-    engine : {"auto", "memory"}, default "auto"
-        Where the inverse is computed; ``engine_`` says which one ran.
+    engine : {"auto", "memory", "disk", "torch"}, default "auto"
+        Where the inverse is computed; ``engine_`` says which one ran. See docs/engines.md.
+    memory : int or str, optional
+        What the disk engine may take, such as ``"4GiB"``; half of what is free if not given.
+    folder : path, optional
+        Where the disk engine keeps its tiles. A fit that was killed goes on if it is given the same folder.
+    precision : str, optional
+        Of the torch engine's products: float32, fp16x3, bf16x3, tf32x3, tf32 or float64; the fastest that is
+        as accurate as ``dtype`` if not given.
+    device : str, optional
+        Of the torch engine, such as ``"cuda:1"``; ``"cuda"`` if not given.
     dtype : {"float32", "float64"}, default "float32"
         Type of the Gram matrix and its inverse.
     progress : bool, default False
@@ -68,11 +83,17 @@ class LinearAutoencoder(_Fitted):
         How far P·A was from the identity on random vectors.
     engine_ : str
         The engine that ran.
+    on_device_ : DevicePacked or None
+        P once more, on the device that ranks.
     """
 
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
     engine: str = field(default="auto", kw_only=True)
+    memory: int | str | None = field(default=None, kw_only=True)
+    folder: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    precision: str | None = field(default=None, kw_only=True)
+    device: str | None = field(default=None, kw_only=True)
     dtype: str = field(default="float32", kw_only=True)
     progress: bool = field(default=False, kw_only=True)
 
@@ -101,6 +122,11 @@ class LinearAutoencoder(_Fitted):
         return False
 
     @property
+    def _options(self) -> Options:
+        """Where and how P is computed."""
+        return Options(self.engine, self.dtype, self.memory, self.folder, self.precision, self.device)
+
+    @property
     def paper_l2_(self) -> float:
         """The paper's λ that belongs to this l2, at a = 1 (b = 1 if a = 0)."""
         self._check_fitted()
@@ -112,10 +138,7 @@ class LinearAutoencoder(_Fitted):
         check_range("dropout", getattr(self, "dropout", 0.0), 0.0, 1.0, below=True)
         check_range("user_power", self.user_power, -np.inf, np.inf)
         check_range("popularity_power", self.popularity_power, -np.inf, np.inf)
-        if self.engine not in ("auto", "memory"):
-            raise ParameterError(f"engine must be 'auto' or 'memory', got {self.engine!r}")
-        if self.dtype not in ("float32", "float64"):
-            raise ParameterError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}")
+        self._options.check()
 
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
         """Fit as :meth:`fit` does, with the Gram matrix of these data and this user_power already there.
@@ -153,6 +176,7 @@ class LinearAutoencoder(_Fitted):
         return self._fit(data, partial(self._learn, shared=shared))
 
     def _learn(self, data: Interactions, shared: SharedGram | None = None) -> None:
+        weights = None
         if shared is None:
             weights = user_weights(data.matrix, self.user_power)
             diagonal = weighted_diagonal(data.matrix, weights)
@@ -163,14 +187,13 @@ class LinearAutoencoder(_Fitted):
             raise DataError(f"the values of item {largest}, or l2, are too large for {self.dtype}")
         if self._ridge == 0:
             check_solvable_without_ridge(data, diagonal, self._dropped)
+        added = self._dropped / (1.0 - self._dropped) * diagonal + self._ridge
         with stages(self.progress) as stage:
-            if shared is None:
-                store = gram(data.matrix, weights=weights, dtype=self.dtype, report=stage("Gram matrix"))
-            else:
-                store = shared.matrix.copy()
-            store.add_to_diagonal(self._dropped / (1.0 - self._dropped) * diagonal + self._ridge)
             try:
-                residual = invert(store, stage("Inverse"))
+                solved = solve(
+                    data.matrix, added, self._options,
+                    weights=weights, shared=None if shared is None else shared.matrix, stage=stage,
+                )  # fmt: skip
             except (NotPositiveDefiniteError, PrecisionError) as error:
                 advice = f"set l2 above {self._ridge:g}" + (
                     "" if self.dtype == "float64" else " or use dtype='float64'"
@@ -182,8 +205,8 @@ class LinearAutoencoder(_Fitted):
                     f"it follows from the items before it; {advice}",
                     error.indices,
                 ) from None
-        self.precision_, self.residual_, self.gram_diagonal_ = store, residual, diagonal
-        self.engine_ = "memory"
+        self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
+        self.engine_, self.on_device_ = solved.engine, solved.on_device
         self._apply_rule()
 
     def _apply_rule(self) -> None:
@@ -245,6 +268,27 @@ class LinearAutoencoder(_Fitted):
         self._apply_rule()
         self.fitted_params_ = self.get_params()
 
+    def to(self, device: str) -> Self:
+        """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
+
+        P is copied there; lists and scores stay the same to the last bit. A model fitted by the torch engine
+        is there already.
+
+        Examples
+        --------
+        >>> import deql
+        >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
+        >>> model.to("cpu").on_device_ is None
+        True
+        """
+        self._check_fitted()
+        self.on_device_ = None
+        if device != "cpu":
+            from deql.device import DevicePacked, open_device
+
+            self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
+        return self
+
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
         self._check_fitted()
@@ -280,13 +324,14 @@ class LinearAutoencoder(_Fitted):
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
+        self.on_device_ = None
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
-            k=k, exclude_seen=exclude_seen, allowed=allowed, report=report,
+            k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_, report=report,
         )  # fmt: skip
 
     def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
@@ -298,7 +343,17 @@ class LinearAutoencoder(_Fitted):
 
 
 _SHARED = [field.name for field in dataclasses.fields(LinearAutoencoder)]
-_FROM_FIT = ("precision_", "gram_diagonal_", "residual_", "engine_", "items_", "titles_", "item_counts_", "n_users_")
+_FROM_FIT = (
+    "precision_",
+    "gram_diagonal_",
+    "residual_",
+    "engine_",
+    "on_device_",
+    "items_",
+    "titles_",
+    "item_counts_",
+    "n_users_",
+)
 
 
 def _rule_parameters(kind: type[LinearAutoencoder]) -> set[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from scipy.sparse import csr_array
 
 from deql.evaluation import Evaluation, evaluate
-from deql.gram import SharedGram, gram, user_weights, weighted_diagonal
+from deql.gram import SharedGram, user_weights, weighted_diagonal
 from deql.models import DEQL
 from deql.models.solvable import check_solvable_without_ridge
 from deql.progress import stages
+from deql.solver import Options, make_gram
 from deql.tuning.ground import Ground
 from deql.tuning.space import Point, Rule
 
@@ -80,7 +80,9 @@ class Trainer:
                 del self._shared[next(iter(self._shared))]
             matrix = self.ground.train.matrix
             weights = user_weights(self._weighed_by, user_power)
+            options = Options(dtype=self.dtype)
+            engine = options.choose(matrix, self._most + 1)  # the Gram matrices that are kept, and an inverse
             with stages(self.progress) as stage:
-                packed = gram(matrix, weights=weights, dtype=np.dtype(self.dtype), report=stage("Gram matrix"))
+                packed = make_gram(matrix, options, engine, weights=weights, stage=stage)
             self._shared[user_power] = SharedGram(user_power, packed, weighted_diagonal(matrix, weights))
         return self._shared[user_power]

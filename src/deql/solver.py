@@ -1,0 +1,209 @@
+"""From interactions to P = A⁻¹: the engine is chosen, and the Gram matrix made and inverted where that engine works."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.errors import ParameterError
+from deql.precision import PackedSymmetric, invert
+from deql.precision.plan import PRECISIONS
+from deql.progress import Stage
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from deql.device import DevicePacked
+
+__all__ = ["Options", "Solved", "make_gram", "solve"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where and how P is computed, as a model's parameters say.
+
+    Attributes
+    ----------
+    engine : str
+    dtype : str
+    memory : int or str or None
+        Budget of the disk engine.
+    folder : path or None
+        Where the disk engine keeps its tiles.
+    precision : str or None
+        Of the torch engine's products.
+    device : str or None
+        Of the torch engine.
+    """
+
+    engine: str = "auto"
+    dtype: str = "float32"
+    memory: int | str | None = None
+    folder: str | os.PathLike[str] | None = None
+    precision: str | None = None
+    device: str | None = None
+
+    def check(self) -> None:
+        """Raise ParameterError for what cannot be."""
+        if self.engine not in ("auto", "memory", "disk", "torch"):
+            raise ParameterError(f"engine must be 'auto', 'memory', 'disk' or 'torch', got {self.engine!r}")
+        if self.dtype not in ("float32", "float64"):
+            raise ParameterError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}")
+        if self.memory is not None:
+            from deql.planning import parse_bytes
+
+            parse_bytes(self.memory)
+        if self.folder is not None and not isinstance(self.folder, str | os.PathLike):
+            raise ParameterError(f"folder must be a path, got {self.folder!r}")
+        if self.precision is None:
+            return
+        if self.precision not in PRECISIONS:
+            raise ParameterError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        if self.engine in ("memory", "disk"):
+            raise ParameterError(f"precision is the torch engine's: leave it out with engine={self.engine!r}")
+        if (self.precision == "float64") != (self.dtype == "float64"):
+            raise ParameterError(f"precision={self.precision!r} does not go with dtype={self.dtype!r}")
+
+    def choose(self, matrix: csr_array, matrices: int = 1) -> str:
+        """The engine for these interactions, or for several matrices of their size; TooLargeError if there is none."""
+        from deql.planning import choose_engine
+
+        return choose_engine(
+            matrix, dtype=self.dtype, engine=self.engine, memory=self.memory, folder=self.folder, device=self.device,
+            matrices=matrices,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """P and how it was come by.
+
+    Attributes
+    ----------
+    precision : PackedSymmetric
+        P in memory, or mapped from a file.
+    residual : float
+        How far P·A was from the identity on random vectors.
+    engine : str
+        The engine that ran.
+    on_device : DevicePacked or None
+        P once more, on the device where it was computed.
+    """
+
+    precision: PackedSymmetric
+    residual: float
+    engine: str
+    on_device: DevicePacked | None = None
+
+
+def solve(
+    matrix: csr_array,
+    added: NDArray[np.float64],
+    options: Options,
+    *,
+    weights: NDArray[np.float64] | None = None,
+    shared: PackedSymmetric | None = None,
+    stage: Stage = lambda _label: None,
+) -> Solved:
+    """P = (RᵀΛR + diag(added))⁻¹.
+
+    Parameters
+    ----------
+    matrix : csr_array
+        Users × items R.
+    added : ndarray
+        What is added to the diagonal of the Gram matrix.
+    options : Options
+    weights : ndarray, optional
+        Of the users, Λ.
+    shared : PackedSymmetric, optional
+        The Gram matrix, if it is there already: see :func:`make_gram`. It is copied.
+    stage : callable, optional
+        See :func:`deql.progress.stages`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> solved = solve(csr_array([[1.0, 0.0], [0.0, 2.0]]), np.ones(2), Options())
+    >>> solved.precision.diagonal().tolist(), solved.engine
+    ([0.5, 0.20000000298023224], 'memory')
+    """
+    if shared is not None:
+        return _solve_gram(shared.copy(), added, options, stage)
+    engine = options.choose(matrix)
+    if engine == "disk":
+        from deql.planning import memory_budget
+        from deql.precision.disk import invert_on_disk
+
+        precision, residual = invert_on_disk(
+            matrix, weights=weights, diagonal_plus=added, dtype=np.dtype(options.dtype),
+            budget=memory_budget(options.memory, options.folder), folder=options.folder,
+            fingerprint=_fingerprint(matrix, added, weights, options.dtype), stage=stage,
+        )  # fmt: skip
+        return Solved(precision, residual, engine)
+    return _solve_gram(make_gram(matrix, options, engine, weights=weights, stage=stage), added, options, stage, engine)
+
+
+def make_gram(
+    matrix: csr_array,
+    options: Options,
+    engine: str,
+    *,
+    weights: NDArray[np.float64] | None = None,
+    stage: Stage = lambda _label: None,
+) -> PackedSymmetric:
+    """S = RᵀΛR where the engine wants it: on the device if that can hold it, else in memory."""
+    report = stage("Gram matrix")
+    if engine == "torch":
+        import torch
+
+        from deql.device import open_device
+        from deql.device.gram import gram_on_device
+        from deql.device.invert import fits
+
+        device = open_device(options.device)
+        if fits(matrix.shape[1], options.dtype, device):
+            kind = getattr(torch, options.dtype)
+            parts = (matrix.indptr, matrix.indices, matrix.data)
+            return gram_on_device(*parts, matrix.shape[1], device, weights=weights, dtype=kind, report=report)
+    from deql.gram import gram
+
+    return gram(matrix, weights=weights, dtype=options.dtype, report=report)
+
+
+def _solve_gram(
+    store: Any, added: NDArray[np.float64], options: Options, stage: Stage, engine: str | None = None
+) -> Solved:
+    """Invert a Gram matrix where it lies, or from memory through a device that cannot hold it."""
+    from deql.parallel import blas_limited
+
+    store.add_to_diagonal(added)
+    report = stage("Inverse")
+    if isinstance(store.data, np.ndarray) and engine != "torch":
+        with blas_limited():
+            return Solved(store, invert(store, report), "memory")
+    from deql.device import open_device
+    from deql.device.invert import invert_on_device, invert_through_device
+
+    if isinstance(store.data, np.ndarray):
+        residual = invert_through_device(store, open_device(options.device), options.precision, report)
+        return Solved(store, residual, "torch")
+    residual = invert_on_device(store, options.precision, report)
+    # On a CPU the kernels rank faster than torch does.
+    return Solved(store.to_host(), residual, "torch", None if store.device.type == "cpu" else store)
+
+
+def _fingerprint(matrix: csr_array, added: NDArray[np.float64], weights: NDArray[np.float64] | None, dtype: str) -> str:
+    """A checksum of all that P depends on."""
+    from deql.container import digest
+
+    arrays = {name: np.ascontiguousarray(getattr(matrix, name)) for name in ("indptr", "indices", "data")}
+    arrays["added"] = added
+    if weights is not None:
+        arrays["weights"] = weights
+    return digest({"dtype": dtype}, arrays)
