@@ -32,6 +32,9 @@ from scipy.sparse import csr_array, load_npz, save_npz
 from _measure import Task, measure, measure_all, serve, show
 
 SHAPES = {"amazon-book": (52_643, 91_599, 2_984_108), "ml-20m": (136_677, 20_108, 10_000_000)}
+SKEW = {"amazon-book": (50.0, 1.0, 1.0), "ml-20m": (150.0, 1.6, 1.12)}
+"""Popularity falls as (rank + first)^−second; the logarithm of users' activity has the third as its deviation."""
+
 L2, DROPOUT, B = 300.0, 0.7, 2.0
 BUDGET = "512MiB"
 PRECISIONS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
@@ -40,9 +43,10 @@ PRECISIONS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
 def synthetic(name: str) -> csr_array:
     """Random interactions of a public data set's shape: skewed popularity and activity, at least one for each item."""
     users, items, interactions = SHAPES[name]
+    offset, power, deviation = SKEW[name]
     rng = np.random.default_rng(0)
-    popularity = 1.0 / (np.arange(items) + 50.0)
-    activity = rng.lognormal(0.0, 1.0, users)
+    popularity = (np.arange(items) + offset) ** -power
+    activity = rng.lognormal(0.0, deviation, users)
     keys = np.arange(items, dtype=np.int64) + items * rng.integers(0, users, items)
     while len(keys) < interactions:  # pairs drawn twice count once, so a few rounds are needed
         missing = interactions - len(keys)

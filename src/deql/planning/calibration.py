@@ -77,8 +77,12 @@ def disk_rates(folder: Path, size: int = 2**26) -> tuple[float, float]:
 
 
 def device_rates(device: str, dtype: str) -> tuple[float, float]:
-    """Flops of plain products in a second on a device, and bytes copied to it."""
+    """Flops of the sweep's products in a second on a device, in the precision that it uses, and bytes copied to it."""
     import torch
+
+    from deql.device.arithmetic import Products, products_in
+    from deql.device.invert import DEFAULT
+    from deql.precision.sweep import Piece
 
     def finished(work: Callable[[], Any]) -> None:
         work()
@@ -86,10 +90,13 @@ def device_rates(device: str, dtype: str) -> tuple[float, float]:
             torch.cuda.synchronize()
 
     kind, cuda = getattr(torch, dtype), device.startswith("cuda")
-    size = 4096 if cuda else 512
-    square = torch.ones(size, size, dtype=kind, device=device)
-    there, here = torch.empty_like(square), torch.ones(size, size, dtype=kind, pin_memory=cuda)
-    flops = 2 * size**3 * _per_second(lambda: finished(lambda: torch.mm(square, square, out=there)))
+    rows, width = (16_384, 1024) if cuda else (512, 256)
+    products = Products(DEFAULT[dtype], kind, torch.device(device))
+    products.solve(products.panel(rows, width).uniform_(), torch.eye(width, dtype=kind, device=device))
+    there = torch.zeros(rows, width, dtype=kind, device=device)
+    here = torch.ones(rows, width, dtype=kind, pin_memory=cuda)
+    with products_in(DEFAULT[dtype]):
+        flops = 2 * rows * width**2 * _per_second(lambda: finished(lambda: products.update(Piece(0, 0, there), 1)))
     copied = here.nbytes * _per_second(lambda: finished(lambda: there.copy_(here, non_blocking=True)))
     return flops, copied
 
