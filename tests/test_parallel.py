@@ -26,9 +26,12 @@ def _nothing_set():
 def test_the_number_of_threads_can_be_set(monkeypatch):
     monkeypatch.setenv("DEQL_THREADS", "3")
     assert thread_count() == 3
-    for nonsense in ("", "0", "-1", "many"):
+    monkeypatch.setenv("DEQL_THREADS", "")
+    assert thread_count() >= 1
+    for nonsense in ("0", "-1", "many", "2.5", "²", "9" * 20):
         monkeypatch.setenv("DEQL_THREADS", nonsense)
-        assert thread_count() >= 1
+        with pytest.raises(ParameterError, match="DEQL_THREADS must be a whole number from 1 to 1,024, got"):
+            thread_count()
 
 
 def test_what_is_set_in_python_counts_before_the_environment(monkeypatch):
@@ -39,8 +42,8 @@ def test_what_is_set_in_python_counts_before_the_environment(monkeypatch):
     assert thread_count() == 5
     set_threads(None)
     assert thread_count() == 3
-    for nonsense in (0, -1, 1.5, "2", True):
-        with pytest.raises(ParameterError, match="number of threads must be a whole number from 1 up, got"):
+    for nonsense in (0, -1, 1.5, "2", True, 10**20):
+        with pytest.raises(ParameterError, match="number of threads must be a whole number from 1 to 1,024, got"):
             set_threads(nonsense)
 
 

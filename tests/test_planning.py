@@ -32,11 +32,11 @@ def machine(monkeypatch, tmp_path):
             Device(f"cuda:{place}", "made up", int(size * GIB), 80 * GIB) for place, size in enumerate(devices)
         )
 
-        def find(folder=None, devices=True):
+        def find(folder=None, devices=True, device=None):
             looked.append(devices)
             place = Path(folder or tmp_path)
             return Resources(
-                int(memory * GIB), int(disk * GIB), place, on_disk, writable, bool(found), found if devices else ()
+                int(memory * GIB), int(disk * GIB), place, on_disk, writable, "", bool(found), found if devices else ()
             )
 
         monkeypatch.setattr(planner, "find_resources", find)
@@ -71,7 +71,7 @@ class TestChoice:
         [
             (1000, {"memory": 0.0}, "memory"),  # nobody looks
             (3000, {"devices": (70,)}, "memory"),
-            (4000, {"devices": (70,)}, "torch"),
+            (12_000, {"devices": (70,)}, "torch"),
             (38_048, {}, "memory"),
             (38_048, {"memory": 3.5}, "memory"),
             (38_048, {"memory": 2.5}, "disk"),
@@ -113,14 +113,19 @@ class TestChoice:
         for n, engine in ((2000, "auto"), (3999, "auto"), (9000, "memory"), (9000, "disk")):
             choose_engine(n, engine=engine)
         assert not any(looked)
-        choose_engine(4000)
+        choose_engine(12_000)
         assert looked[-1]
 
-    def test_the_device_is_the_one_that_was_named(self, machine):
-        machine(devices=(1, 70))
-        assert not deql.plan(91_599, engine="torch", device="cuda:1", calibrate=False).chosen.passes
+    def test_the_device_is_the_one_that_was_named(self, machine, monkeypatch):
+        machine(devices=(70,))
+        assert not deql.plan(91_599, engine="torch", calibrate=False).chosen.passes
+        machine(devices=(1,))
         with pytest.raises(TooLargeError, match=r"of memory on cuda:0, and 1\.0 GiB are free"):
             choose_engine(91_599, engine="torch")
+        machine(devices=())
+        monkeypatch.setattr(
+            planner, "find_resources", lambda *_a, **_o: Resources(64 * GIB, 0, Path(), True, torch=True)
+        )
         with pytest.raises(ParameterError, match="engine='torch' cannot be used: there is no device cuda:7"):
             choose_engine(91_599, engine="torch", device="cuda:7")
 
@@ -339,20 +344,30 @@ class TestResources:
         assert resources.find_resources(tmp_path / "other", devices=False).disk == 1000
 
     def test_devices_are_those_of_torch(self, monkeypatch):
-        cuda = types.SimpleNamespace(
-            is_available=lambda: True,
-            device_count=lambda: 2,
-            get_device_name=lambda name: "made up",
-            mem_get_info=lambda name: (5, 10) if name == "cuda:0" else (7, 10),
-        )
-        torch = types.ModuleType("torch")
-        torch.cuda, torch.__spec__ = cuda, types.SimpleNamespace()
-        monkeypatch.setitem(sys.modules, "torch", torch)
+        torch = pytest.importorskip("torch")
+        made_up = {
+            "is_available": lambda: True,
+            "current_device": lambda: 1,
+            "get_device_name": lambda name: "made up",
+            "mem_get_info": lambda name: (5, 10) if name == "cuda:0" else (7, 10),
+            "memory_reserved": lambda name: 3,  # of which torch would use two bytes again
+            "memory_allocated": lambda name: 1,
+        }
+        for name, function in made_up.items():
+            monkeypatch.setattr(torch.cuda, name, function)
         monkeypatch.setattr(resources.os.path, "exists", lambda path: path == "/dev/nvidiactl")
-        assert resources.cuda_devices() == (Device("cuda:0", "made up", 5, 10), Device("cuda:1", "made up", 7, 10))
+        assert resources.cuda_device() == resources.cuda_device("cuda") == (Device("cuda:1", "made up", 9, 10),)
+        assert resources.cuda_device("cuda:0") == (Device("cuda:0", "made up", 7, 10),)
+        assert resources.cuda_device("cpu") == ()
+
+        def broken(name):
+            raise RuntimeError("the device is busy")
+
+        monkeypatch.setattr(torch.cuda, "mem_get_info", broken)
+        assert resources.cuda_device() == ()
         monkeypatch.setattr(resources.os.path, "exists", lambda path: False)
         monkeypatch.setattr(sys, "platform", "linux")
-        assert resources.cuda_devices() == ()
+        assert resources.cuda_device() == ()
 
     def test_the_budget_is_half_of_what_is_free_and_all_of_it_to_go_on(self, tmp_path, monkeypatch):
         monkeypatch.setattr("deql.machine.free_memory", lambda: 8 * GIB)

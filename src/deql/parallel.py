@@ -28,6 +28,7 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
+_MOST_THREADS = 1024
 _chosen: int | None = None
 
 
@@ -48,8 +49,9 @@ def set_threads(count: int | None) -> None:
     >>> deql.set_threads(None)
     """
     global _chosen
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
-        raise ParameterError(f"the number of threads must be a whole number from 1 up, got {count!r}")
+    whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+    if count is not None and not (whole and 1 <= count <= _MOST_THREADS):
+        raise ParameterError(f"the number of threads must be a whole number from 1 to {_MOST_THREADS:,}, got {count!r}")
     _chosen = None if count is None else int(count)
 
 
@@ -66,7 +68,9 @@ def thread_count() -> int:
     if _chosen is not None:
         return _chosen
     wanted = os.environ.get("DEQL_THREADS", "")
-    if wanted.isdigit() and int(wanted) > 0:
+    if wanted:
+        if not (wanted.isascii() and wanted.isdecimal() and 1 <= int(wanted[:9]) <= _MOST_THREADS):
+            raise ParameterError(f"DEQL_THREADS must be a whole number from 1 to {_MOST_THREADS:,}, got {wanted!r}")
         return int(wanted)
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(processors, _quota() or processors)

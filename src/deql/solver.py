@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import re
+import warnings
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.errors import ParameterError
+from deql.errors import DeviceError, NotPositiveDefiniteError, ParameterError, PrecisionError
+from deql.gram import gram
+from deql.parallel import blas_limited, thread_count
 from deql.precision import PackedSymmetric, invert
-from deql.precision.plan import PRECISIONS
+from deql.precision.plan import PRECISIONS, device_tile
 from deql.progress import Stage
 
 if TYPE_CHECKING:
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from deql.device import DevicePacked
 
 __all__ = ["Options", "Solved", "make_gram", "solve"]
+
+_AS_FLOAT32 = 1e-5
+"""Residual up to which a faster precision is taken for as good as float32."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,16 @@ class Options:
             from deql.planning import parse_bytes
 
             parse_bytes(self.memory)
-        if self.folder is not None and not isinstance(self.folder, str | os.PathLike):
-            raise ParameterError(f"folder must be a path, got {self.folder!r}")
+        if self.folder is not None:
+            if not isinstance(self.folder, str | os.PathLike) or "\0" in os.fspath(self.folder):
+                raise ParameterError(f"folder must be a path, got {self.folder!r}")
+            if self.engine in ("memory", "torch"):
+                raise ParameterError(f"folder is the disk engine's: leave it out with engine={self.engine!r}")
+        if self.device is not None:
+            if not re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", str(self.device)):
+                raise ParameterError(f"device must be 'cuda', 'cuda:1' or 'cpu', got {self.device!r}")
+            if self.engine in ("memory", "disk"):
+                raise ParameterError(f"device is the torch engine's: leave it out with engine={self.engine!r}")
         if self.precision is None:
             return
         if self.precision not in PRECISIONS:
@@ -72,8 +87,10 @@ class Options:
         """The engine for these interactions, or for several matrices of their size; TooLargeError if there is none."""
         from deql.planning import choose_engine
 
+        # Who names a device or a precision wants the engine that has them.
+        engine = "torch" if self.engine == "auto" and (self.device or self.precision) else self.engine
         return choose_engine(
-            matrix, dtype=self.dtype, engine=self.engine, memory=self.memory, folder=self.folder, device=self.device,
+            matrix, dtype=self.dtype, engine=engine, memory=self.memory, folder=self.folder, device=self.device,
             matrices=matrices,
         )  # fmt: skip
 
@@ -130,12 +147,19 @@ def solve(
     >>> import numpy as np
     >>> from scipy.sparse import csr_array
     >>> solved = solve(csr_array([[1.0, 0.0], [0.0, 2.0]]), np.ones(2), Options())
-    >>> solved.precision.diagonal().tolist(), solved.engine
-    ([0.5, 0.20000000298023224], 'memory')
+    >>> solved.precision.diagonal().round(4).tolist(), solved.engine
+    ([0.5, 0.2], 'memory')
     """
     if shared is not None:
         return _solve_gram(shared.copy(), added, options, stage)
     engine = options.choose(matrix)
+    if engine == "torch" and options.engine == "auto" and options.device is None:
+        try:
+            return _solve_on_device(matrix, added, options, weights, stage)
+        except DeviceError as error:  # somebody else was faster
+            options = replace(options, engine="memory", precision=None)
+            warnings.warn(f"{error}; fitted in memory instead", stacklevel=2)
+            engine = options.choose(matrix)
     if engine == "disk":
         from deql.planning import memory_budget
         from deql.precision.disk import invert_on_disk
@@ -146,7 +170,9 @@ def solve(
             fingerprint=_fingerprint(matrix, added, weights, options.dtype), stage=stage,
         )  # fmt: skip
         return Solved(precision, residual, engine)
-    return _solve_gram(make_gram(matrix, options, engine, weights=weights, stage=stage), added, options, stage, engine)
+    if engine == "torch":
+        return _solve_on_device(matrix, added, options, weights, stage)
+    return _solve_gram(make_gram(matrix, options, engine, weights=weights, stage=stage), added, options, stage)
 
 
 def make_gram(
@@ -159,41 +185,75 @@ def make_gram(
 ) -> PackedSymmetric:
     """S = RᵀΛR where the engine wants it: on the device if that can hold it, else in memory."""
     report = stage("Gram matrix")
+    n = matrix.shape[1]
     if engine == "torch":
         import torch
 
-        from deql.device import open_device
+        from deql.device import DevicePacked, open_device
         from deql.device.gram import gram_on_device
         from deql.device.invert import fits
 
         device = open_device(options.device)
-        if fits(matrix.shape[1], options.dtype, device):
-            kind = getattr(torch, options.dtype)
-            parts = (matrix.indptr, matrix.indices, matrix.data)
-            return gram_on_device(*parts, matrix.shape[1], device, weights=weights, dtype=kind, report=report)
-    from deql.gram import gram
-
+        if fits(n, options.dtype, device):
+            if device.type == "cuda" and _dense_pays(matrix):
+                parts, kind = (matrix.indptr, matrix.indices, matrix.data), getattr(torch, options.dtype)
+                return gram_on_device(*parts, n, device, weights=weights, dtype=kind, report=report)
+            packed = gram(matrix, weights=weights, dtype=options.dtype, tile=device_tile(n), report=report)
+            if device.type == "cpu":
+                return DevicePacked(n, packed.tile, torch.from_numpy(packed.data))
+            return DevicePacked.from_host(packed, device)
     return gram(matrix, weights=weights, dtype=options.dtype, report=report)
+
+
+def _dense_pays(matrix: csr_array) -> bool:
+    """Whether users · items² multiplications on a device take less time than Σ_u |u|² additions here, and a copy.
+
+    Rates are those of a card for data centres and of one core; they need be right only in their order of magnitude.
+    """
+    users, n = matrix.shape
+    pairs = float((np.diff(matrix.indptr).astype(np.float64) ** 2).sum())
+    return users * n**2 / 3e14 < (pairs + n**2 / 2) * 1e-9 / thread_count() + 2 * n**2 / 1e10
+
+
+def _solve_on_device(
+    matrix: csr_array, added: NDArray[np.float64], options: Options, weights: NDArray[np.float64] | None, stage: Stage
+) -> Solved:
+    """Invert on a device; in plain float32 if what is faster turns out to be less accurate than that would be."""
+
+    def once(how: Options) -> Solved:
+        store = make_gram(matrix, how, "torch", weights=weights, stage=stage)
+        return _solve_gram(store, added, how, stage, "torch")
+
+    solved: Solved | None = None
+    try:
+        solved = once(options)
+        if options.precision or options.dtype == "float64" or solved.residual <= _AS_FLOAT32:
+            return solved
+    except (NotPositiveDefiniteError, PrecisionError):
+        if options.precision or options.dtype == "float64":
+            raise
+    solved = None  # P is there twice, and would be four times
+    return once(replace(options, precision="float32"))
 
 
 def _solve_gram(
     store: Any, added: NDArray[np.float64], options: Options, stage: Stage, engine: str | None = None
 ) -> Solved:
     """Invert a Gram matrix where it lies, or from memory through a device that cannot hold it."""
-    from deql.parallel import blas_limited
-
     store.add_to_diagonal(added)
     report = stage("Inverse")
-    if isinstance(store.data, np.ndarray) and engine != "torch":
-        with blas_limited():
+    with blas_limited():
+        if isinstance(store.data, np.ndarray) and engine != "torch":
             return Solved(store, invert(store, report), "memory")
-    from deql.device import open_device
-    from deql.device.invert import invert_on_device, invert_through_device
+        from deql.device import open_device
+        from deql.device.invert import invert_on_device, invert_through_device
+        from deql.device.packed import threads_limited
 
-    if isinstance(store.data, np.ndarray):
-        residual = invert_through_device(store, open_device(options.device), options.precision, report)
-        return Solved(store, residual, "torch")
-    residual = invert_on_device(store, options.precision, report)
+        if isinstance(store.data, np.ndarray):
+            residual = invert_through_device(store, open_device(options.device), options.precision, report)
+            return Solved(store, residual, "torch")
+        with threads_limited(thread_count()):
+            residual = invert_on_device(store, options.precision, report)
     # On a CPU the kernels rank faster than torch does.
     return Solved(store.to_host(), residual, "torch", None if store.device.type == "cpu" else store)
 

@@ -82,7 +82,7 @@ def test_items_of_very_different_weight_are_inverted_as_well(monkeypatch):
 @pytest.mark.parametrize("values", ["ones", "ratings", "reals"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gram_on_a_device_is_the_host_s(weighted, values, dtype, monkeypatch):
-    monkeypatch.setattr("deql.device.gram.SLICE_BYTES", 20_000)  # several slices of users
+    monkeypatch.setattr("deql.device.gram.DEVICE_SLICE", 20_000)  # several slices of users
     R = random_array((150, 70), density=0.1, rng=np.random.default_rng(5), format="csr").astype(np.float32)
     R.data[:] = {"ones": 1.0, "ratings": np.round(R.data * 10) / 2, "reals": R.data}[values]
     R.sort_indices()

@@ -90,6 +90,9 @@ def run(arguments: Sequence[str]) -> int:
         say("error: there is not enough memory: try fewer items or rows, or dtype float32")
         return 2
     except Exception as error:
+        if "can't start new thread" in str(error):
+            say("error: no more threads can be started here: raise the limit (ulimit -u, -v), or say --threads 1")
+            return 2
         # Usage errors of the option parser, whichever of its classes they are.
         if not hasattr(error, "format_message"):
             raise
@@ -121,8 +124,8 @@ def _in_options(message: str) -> str:
     """
     names = "user|item|weight|time|min_weight|min_items_per_user|format|header|items"
     message = re.sub(rf"\b({names})=…", lambda found: f"--{found[1].replace('_', '-')}", message)
-    message = re.sub(r"\b(dtype|engine|device|folder|min_users_per_item)='?(\w+)'?",
-                     lambda found: f"--{found[1].replace('_', '-')} {found[2]}", message)  # fmt: skip
+    message = re.sub(r"\b(dtype|engine|device|folder|min_users_per_item)=(?:'(\w+)'|(?=\d)(\w+))",
+                     lambda found: f"--{found[1].replace('_', '-')} {found[2] or found[3]}", message)  # fmt: skip
     message = re.sub(r"(journal of a search.*: name another) file", r"\1 with --journal", message)
     return message.replace("ids='text'", "--ids text")
 

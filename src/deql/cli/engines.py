@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -10,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deql.cli.show import say
-from deql.errors import ParameterError
+from deql.errors import DeqlError, ParameterError
 
 if TYPE_CHECKING:
     from deql.interactions import Interactions
 
-__all__ = ["EngineOptions", "fit_resumably"]
+__all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
 
 
 class Engine(StrEnum):
@@ -59,9 +61,9 @@ class EngineOptions:
             set_threads(self.threads)
 
     def refuse_with_auto(self) -> None:
-        """Tuning fits many models on one Gram matrix in memory."""
+        """Tuning fits many models on one Gram matrix, in memory or on a device."""
         for name in self.parameters():
-            raise ParameterError(f"--{name} does not go with --auto, which tunes in memory: leave out one of them")
+            raise ParameterError(f"--{name} does not go with --auto, which chooses that itself: leave out one of them")
 
     def tiles(self, out: Path | None) -> Path:
         """Where the disk engine keeps its tiles: the same place for the same command."""
@@ -79,16 +81,31 @@ class EngineOptions:
 def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path, planned: dict[str, Any]) -> None:
     """Fit; if that is done on disk, in a folder where the same command finds what was done before it was ended."""
     from deql.planning import choose_engine
+    from deql.precision.tile_folder import has_checkpoint
 
-    typed, on_disk = estimator.folder, choose_engine(**planned) == "disk"
+    begun = has_checkpoint(tiles)
+    if begun and estimator.engine == "auto":  # whatever is free by now: it goes on where it was begun
+        planned = planned | {"engine": "disk"}
+    typed, on_disk = (estimator.engine, estimator.folder), choose_engine(**planned) == "disk"
     if on_disk:
-        estimator.folder = str(tiles)
-        begun = tiles.is_dir() and any(tiles.iterdir())
-        say(f"going on with the tiles in {tiles}" if begun else f"the tiles are kept in {tiles}")
-    try:
+        estimator.engine, estimator.folder = "disk", str(tiles)
+        if begun:
+            say(f"going on with the tiles in {tiles}")
+        elif not tiles.is_dir() or not any(tiles.iterdir()):
+            say(f"the tiles are kept in {tiles}")
+    with kept_until_saved(tiles):
         estimator.fit(interactions)
-    except KeyboardInterrupt:
-        if on_disk and tiles.is_dir():
+    estimator.engine, estimator.folder = typed
+
+
+@contextmanager
+def kept_until_saved(tiles: Path) -> Iterator[None]:
+    """Say, when a fit or its saving ends early, that the same command goes on with what was done."""
+    from deql.precision.tile_folder import has_checkpoint
+
+    try:
+        yield
+    except (KeyboardInterrupt, DeqlError, OSError):
+        if has_checkpoint(tiles):
             say(f"no model was saved, but what was done is kept in {tiles}: the same command goes on from there")
         raise
-    estimator.folder = typed

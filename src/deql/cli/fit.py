@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deql.cli.engines import EngineOptions, fit_resumably
+from deql.cli.engines import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.options import AsJson, TableOptions, check_out, with_options
 from deql.cli.show import print_json, print_words, progress_wanted, say
 from deql.cli.source import open_source
-from deql.errors import ParameterError
+from deql.errors import ParameterError, TileFileError
 
 if TYPE_CHECKING:
     from deql.tuning import Space
@@ -80,7 +81,7 @@ def fit(
     if dry_run and (auto or model is Kind.popularity):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else '-m popularity'}")
     if out is not None:
-        check_out(out, data, table.items)
+        check_out(out, data, table.items, engines.folder)
     elif not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     engines.use()
@@ -107,13 +108,15 @@ def fit(
         estimator = tuning.model
     seconds = time.perf_counter() - begin
     estimator.progress = False
-    estimator.save(out)
+    with kept_until_saved(tiles):
+        estimator.save(out)
     kind, size = type(estimator).__name__, out.stat().st_size
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
-    if engine == "disk" and tiles.is_dir():
+    if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
         from deql.precision.tile_folder import remove_tiles
 
-        remove_tiles(tiles)
+        with suppress(TileFileError):
+            remove_tiles(tiles, keep_folder=engines.folder is not None)
     if json:
         facts = {
             "model": kind,

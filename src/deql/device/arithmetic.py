@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 
@@ -34,14 +35,15 @@ _LONGEST_SUM = 512
 
 @contextmanager
 def products_in(precision: str) -> Iterator[None]:
-    """Let float32 products on CUDA devices use tf32 or not, and restore what was set before."""
-    settings = torch.backends.cuda.matmul
-    before = settings.fp32_precision
+    """Let float32 products on CUDA devices use tf32 or not, sums be float32, and restore what was set before."""
+    settings: Any = torch.backends.cuda.matmul
+    before = settings.fp32_precision, settings.allow_fp16_accumulation
     settings.fp32_precision = "tf32" if precision.startswith("tf32") else "ieee"
+    settings.allow_fp16_accumulation = False
     try:
         yield
     finally:
-        settings.fp32_precision = before
+        settings.fp32_precision, settings.allow_fp16_accumulation = before
 
 
 class Products:
@@ -59,6 +61,8 @@ class Products:
     def __init__(self, precision: str, dtype: torch.dtype, device: torch.device) -> None:
         if precision not in PRECISIONS:
             raise ParameterError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+        if (precision == "float64") != (dtype == torch.float64):
+            raise ParameterError(f"precision {precision!r} does not go with a matrix in {dtype}".replace("torch.", ""))
         self.precision = precision
         self.dtype = dtype
         self.device = device

@@ -1,12 +1,11 @@
 """The Gram matrix RᵀΛR on a device, as dense products of slices of users.
 
-A sparse product would add one pair of items at a time. Tensor cores are so much faster that multiplying all the
-zeros, too, wins: whole numbers and other short values are multiplied exactly in float16 and added in float32.
+A sparse product adds one pair of items at a time. Tensor cores are so much faster that multiplying all the zeros,
+too, wins unless there are very many users (see :func:`deql.solver.make_gram`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,26 +14,11 @@ from numpy.typing import NDArray
 
 from deql.device.arithmetic import products_in
 from deql.device.packed import DevicePacked, memory_watched
+from deql.device.strips import as_triple
+from deql.precision.plan import DEVICE_SLICE, device_tile
 from deql.progress import Report
 
-__all__ = ["SLICE_BYTES", "device_tile", "gram_on_device"]
-
-SLICE_BYTES = 2**30
-"""What the dense rows of one slice of users may take."""
-
-
-def device_tile(n: int) -> int:
-    """Width of the block columns on a device.
-
-    Wide enough that a pivot's pass over the matrix is not bound by the device's memory, narrow enough that the
-    pivots' own inverses, which hardly use it, do not count.
-
-    Examples
-    --------
-    >>> device_tile(900), device_tile(38_048)
-    (900, 1024)
-    """
-    return n if n <= 1024 else 1024
+__all__ = ["gram_on_device"]
 
 
 def gram_on_device(
@@ -51,7 +35,8 @@ def gram_on_device(
 ) -> DevicePacked:
     """S = RᵀΛR with Λ = diag(weights), packed, on a device.
 
-    Counts are exact up to 2²⁴; sums of other values are rounded to float32 once for each slice of users.
+    Counts and ratings without weights are multiplied in float16, and their sums are exact up to 2²⁴; all else is
+    summed in ``dtype``.
 
     Parameters
     ----------
@@ -78,12 +63,12 @@ def gram_on_device(
            [1., 5., 2.],
            [0., 2., 1.]], dtype=float32)
     """
+    indptr, indices, values = as_triple((indptr, indices, values), n, "interactions")
     matrix = DevicePacked.zeros(n, tile or device_tile(n), dtype, device)
     users = len(indptr) - 1
-    short = dtype == torch.float32 and device.type == "cuda" and _is_short(values, weights is not None)
+    short = dtype == torch.float32 and device.type == "cuda" and weights is None and _is_short(values)
     kind = torch.float16 if short else dtype
-    scale, parts = (1.0, [np.ones(users)]) if weights is None else (_split(weights) if short else (1.0, [weights]))
-    per_slice = max(1, SLICE_BYTES // (n * kind.itemsize * (len(parts) + 1)))
+    per_slice = max(1, DEVICE_SLICE // (n * kind.itemsize * (1 if weights is None else 2)))
     blocks = list(matrix.blocks())
     with memory_watched("the Gram matrix", device), products_in("float32"):
         for first in range(0, users, per_slice):
@@ -91,14 +76,11 @@ def gram_on_device(
             rows = _dense(indptr[first : last + 1], indices, values, n, kind, device)
             heavy = rows
             if weights is not None:
-                heavy = torch.cat(
-                    [rows * torch.from_numpy(part[first:last]).to(device, kind)[:, None] for part in parts]
-                )
-                rows = rows.repeat(len(parts), 1)
+                heavy = rows * torch.from_numpy(weights[first:last]).to(device, kind)[:, None]
             for start, block in blocks:
                 left, right = heavy[:, start:].T, rows[:, start : start + block.shape[1]]
                 if short:
-                    torch.addmm(block, left, right, alpha=scale, out_dtype=torch.float32, out=block)
+                    torch.addmm(block, left, right, out_dtype=torch.float32, out=block)
                 else:
                     block.addmm_(left, right)
             if report is not None:
@@ -119,22 +101,8 @@ def _dense(
     return rows[:, :n]
 
 
-def _is_short(values: NDArray[Any], weighted: bool) -> bool:
-    """Whether all values, or their products with weights, are sums of a few float16 numbers, and small enough."""
-    if weighted:
-        return bool((values == 1).all())
+def _is_short(values: NDArray[Any]) -> bool:
+    """Whether all values are float16 numbers, as counts and ratings are, and small enough to be added up."""
     with np.errstate(over="ignore"):
         short = values.astype(np.float16)
     return bool(np.array_equal(values, short) and np.abs(short).max(initial=0) < 2**8)
-
-
-def _split(weights: NDArray[np.float64]) -> tuple[float, list[NDArray[np.float64]]]:
-    """A scale, and three float16 numbers for each weight that add up to it, to 33 bits."""
-    exponent = 7 - math.frexp(float(np.abs(weights).max()))[1]
-    left = weights * 2.0**exponent
-    parts = []
-    for _ in range(3):
-        part = left.astype(np.float16).astype(np.float64)
-        parts.append(part)
-        left = left - part
-    return 2.0**-exponent, parts

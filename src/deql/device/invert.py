@@ -9,23 +9,35 @@ import numpy as np
 import torch
 
 from deql.device.arithmetic import Products, products_in
-from deql.device.gram import SLICE_BYTES, device_tile
-from deql.device.packed import DevicePacked, memory_watched
+from deql.device.packed import DevicePacked, free_bytes, memory_watched
 from deql.device.streamed import Streamed
 from deql.precision.in_place import InPlace
 from deql.precision.invert import invert
 from deql.precision.packed import PackedSymmetric
-from deql.precision.plan import device_panels
+from deql.precision.plan import DEVICE_SLICE, WIDEST_PIVOT, device_panels, device_tile
 from deql.precision.sweep import sweep
 from deql.progress import Report
 
-__all__ = ["DEFAULT", "fits", "invert_on_device", "invert_through_device"]
+__all__ = ["default_precision", "fits", "invert_on_device", "invert_through_device"]
 
-DEFAULT = {"float32": "fp16x3", "float64": "float64"}
-"""The fastest precision that keeps the accuracy of each type."""
+_LARGE_RANGE = 2.0**16
+"""Between diagonal entries: float16 has full precision over 18 powers of two."""
 
 
-_WIDEST = 8192
+def default_precision(dtype: str, device: torch.device) -> str:
+    """The fastest precision that keeps a type's accuracy on most matrices.
+
+    Split products need tensor cores that add in float32 at full rate, which only those of data centres do: on others
+    three of them take longer than a plain one.
+
+    Examples
+    --------
+    >>> default_precision("float32", torch.device("cpu")), default_precision("float64", torch.device("cpu"))
+    ('float32', 'float64')
+    """
+    if dtype == "float64" or device.type != "cuda" or torch.version.hip is not None:
+        return dtype
+    return "fp16x3" if torch.cuda.get_device_capability(device) in ((8, 0), (9, 0), (10, 0), (10, 3)) else "float32"
 
 
 def fits(n: int, dtype: str, device: torch.device) -> bool:
@@ -40,7 +52,7 @@ def fits(n: int, dtype: str, device: torch.device) -> bool:
         return True
     tile = device_tile(n)
     store = PackedSymmetric.stored_numbers(n, tile) * np.dtype(dtype).itemsize
-    return bool(store + device_panels(n, tile) + SLICE_BYTES <= torch.cuda.mem_get_info(device)[0])
+    return store + device_panels(n, tile) + DEVICE_SLICE <= free_bytes(device)
 
 
 def invert_on_device(matrix: DevicePacked, precision: str | None = None, report: Report | None = None) -> float:
@@ -56,7 +68,7 @@ def invert_on_device(matrix: DevicePacked, precision: str | None = None, report:
     >>> a.diagonal()
     array([0.5 , 0.25])
     """
-    chosen = precision or DEFAULT[matrix.dtype.name]
+    chosen = precision or default_precision(matrix.dtype.name, matrix.device)
 
     def by(_: PackedSymmetric, told: Report | None) -> None:
         with (
@@ -95,7 +107,7 @@ def invert_through_device(
     >>> a.diagonal()
     array([0.5 , 0.25, 0.2 ])
     """
-    chosen = precision or DEFAULT[matrix.dtype.name]
+    chosen = precision or default_precision(matrix.dtype.name, device)
     count = blocks_per_pivot or _widest_pivot(matrix, device)
 
     def by(_: PackedSymmetric, told: Report | None) -> None:
@@ -113,11 +125,12 @@ def invert_through_device(
 
 @contextmanager
 def _in_range(matrix: PackedSymmetric, precision: str) -> Iterator[None]:
-    """Bring the diagonal near 1 meanwhile, by powers of two: float16 has few of them, and (sAs)⁻¹ = s⁻¹A⁻¹s⁻¹."""
-    if precision != "fp16x3":
+    """Bring a diagonal of very different entries near 1 meanwhile, by powers of two: (sAs)⁻¹ = s⁻¹A⁻¹s⁻¹ exactly."""
+    diagonal = matrix.diagonal()
+    if precision != "fp16x3" or diagonal.max() < _LARGE_RANGE * diagonal.min():
         yield
         return
-    powers = np.exp2(-np.round(np.log2(matrix.diagonal()) / 2)).astype(matrix.dtype)
+    powers = np.exp2(-np.round(np.log2(diagonal) / 2)).astype(matrix.dtype)
     factors = torch.from_numpy(powers).to(matrix.device) if isinstance(matrix, DevicePacked) else powers
     matrix.scale(factors)
     yield
@@ -126,8 +139,8 @@ def _in_range(matrix: PackedSymmetric, precision: str) -> Iterator[None]:
 
 def _widest_pivot(matrix: PackedSymmetric, device: torch.device) -> int:
     """Block columns of a pivot that fit the device beside the slabs under way."""
-    useful = max(1, _WIDEST // matrix.tile)
+    useful = max(1, WIDEST_PIVOT // matrix.tile)
     if device.type != "cuda":
         return useful
-    room = torch.cuda.mem_get_info(device)[0] - 2**30
+    room = free_bytes(device) - DEVICE_SLICE
     return int(max(1, min(useful, room // device_panels(matrix.n, matrix.tile))))

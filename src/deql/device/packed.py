@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from deql.errors import DeviceError
 from deql.precision.packed import PackedSymmetric
 
-__all__ = ["DevicePacked", "memory_watched", "open_device", "pinned"]
+__all__ = ["DevicePacked", "free_bytes", "memory_watched", "open_device", "pinned", "threads_limited"]
 
 _SLAB_NUMBERS = 2**24
 _PART = 2**26
@@ -34,13 +34,34 @@ def open_device(name: str | None = None) -> torch.device:
     """
     try:
         device = torch.device(name or "cuda")
+        if device.type not in ("cpu", "cuda"):
+            raise DeviceError(f"the device {name} cannot be used: it must be 'cuda', 'cuda:1' or 'cpu'")
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, ValueError, AttributeError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0].split(". ")[0]
+    except DeviceError:
+        raise
+    except (RuntimeError, AssertionError, ValueError, AttributeError, NotImplementedError, TypeError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0][:100]
         raise DeviceError(f"the device {name or 'cuda'} cannot be used: {reason}") from None
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device
+
+
+def free_bytes(device: torch.device | str) -> int:
+    """Memory of a CUDA device that is free, or that torch has kept for itself and would use again."""
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + kept)
+
+
+@contextmanager
+def threads_limited(count: int) -> Iterator[None]:
+    """Let torch use so many of the processor's threads meanwhile."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
@@ -64,8 +85,11 @@ def pinned(array: NDArray[Any], device: torch.device) -> Iterator[None]:
         yield
         return
     runtime: Any = torch.cuda.cudart()
-    # If that is refused, copies go through a buffer of the driver's: slower, not wrong.
     registered = int(runtime.cudaHostRegister(array.ctypes.data, array.nbytes, 0)) == 0
+    if not registered:  # copies go through a buffer of the driver's, slower
+        with suppress(RuntimeError):  # the refusal is still pending, and would end whatever is launched next
+            torch.zeros(1, device=device)
+            torch.cuda.synchronize(device)
     try:
         yield
     finally:
@@ -116,7 +140,9 @@ class DevicePacked(PackedSymmetric):
         return cls(matrix.n, matrix.tile, copy)
 
     def to_host(self) -> PackedSymmetric:
-        """Copy the matrix to memory."""
+        """The matrix in the host's memory: a copy, unless it is there already."""
+        if self.device.type == "cpu":
+            return PackedSymmetric(self.n, self.tile, self.data.numpy())
         store = np.zeros(len(self.data), self.dtype)
         with pinned(store, self.device):
             torch.from_numpy(store).copy_(self.data)

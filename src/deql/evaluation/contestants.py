@@ -144,13 +144,17 @@ def _groups(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
     for name, model in models.items():
         key: Any = name
         if isinstance(model, LinearAutoencoder):
-            key = (model._ridge, model._dropped, model.user_power, model.dtype, model.engine)
+            key = (model._ridge, model._dropped, model.user_power, model._options)
         groups.setdefault(key, []).append(name)
     yield from groups.values()
 
 
 def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: Interactions) -> dict[str, Recommender]:
-    copies = [type(model)(**model.get_params()) for model in models]
+    # A folder is for one fit, and a contest makes several.
+    copies = [
+        type(model)(**{name: value for name, value in model.get_params().items() if name != "folder"})
+        for model in models
+    ]
     first = copies[0].fit(train)
     for other in copies[1:]:
         assert isinstance(other, LinearAutoencoder)

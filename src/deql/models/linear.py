@@ -58,7 +58,8 @@ class LinearAutoencoder(_Fitted):
     memory : int or str, optional
         What the disk engine may take, such as ``"4GiB"``; half of what is free if not given.
     folder : path, optional
-        Where the disk engine keeps its tiles. A fit that was killed goes on if it is given the same folder.
+        Where the disk engine keeps its tiles. A fit that was killed goes on if it is given the same folder; a fit of
+        other data or parameters needs another one.
     precision : str, optional
         Of the torch engine's products: float32, fp16x3, bf16x3, tf32x3, tf32 or float64; the fastest that is
         as accurate as ``dtype`` if not given.
@@ -143,7 +144,8 @@ class LinearAutoencoder(_Fitted):
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
         """Fit as :meth:`fit` does, with the Gram matrix of these data and this user_power already there.
 
-        S is copied, so that it serves other values of l2 and dropout too.
+        S is copied, so that it serves other values of l2 and dropout too. It is inverted where it is, in memory
+        or on a device, whatever ``engine`` says.
 
         Parameters
         ----------
@@ -178,8 +180,9 @@ class LinearAutoencoder(_Fitted):
     def _learn(self, data: Interactions, shared: SharedGram | None = None) -> None:
         weights = None
         if shared is None:
-            weights = user_weights(data.matrix, self.user_power)
-            diagonal = weighted_diagonal(data.matrix, weights)
+            of_users = user_weights(data.matrix, self.user_power)
+            diagonal = weighted_diagonal(data.matrix, of_users)
+            weights = of_users if self.user_power else None
         else:
             diagonal = shared.diagonal
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
@@ -268,6 +271,10 @@ class LinearAutoencoder(_Fitted):
         self._apply_rule()
         self.fitted_params_ = self.get_params()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the copy of P on a device, which others may not have."""
+        return self.__dict__ | ({"on_device_": None} if "on_device_" in self.__dict__ else {})
+
     def to(self, device: str) -> Self:
         """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
 
@@ -282,8 +289,9 @@ class LinearAutoencoder(_Fitted):
         True
         """
         self._check_fitted()
-        self.on_device_ = None
-        if device != "cpu":
+        if str(device) == "cpu":
+            self.on_device_ = None
+        else:
             from deql.device import DevicePacked, open_device
 
             self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))

@@ -81,21 +81,22 @@ def device_rates(device: str, dtype: str) -> tuple[float, float]:
     import torch
 
     from deql.device.arithmetic import Products, products_in
-    from deql.device.invert import DEFAULT
+    from deql.device.invert import default_precision
     from deql.precision.sweep import Piece
 
     def finished(work: Callable[[], Any]) -> None:
         work()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        if cuda:
+            torch.cuda.synchronize(device)
 
     kind, cuda = getattr(torch, dtype), device.startswith("cuda")
     rows, width = (16_384, 1024) if cuda else (512, 256)
-    products = Products(DEFAULT[dtype], kind, torch.device(device))
+    precision = default_precision(dtype, torch.device(device))
+    products = Products(precision, kind, torch.device(device))
     products.solve(products.panel(rows, width).uniform_(), torch.eye(width, dtype=kind, device=device))
     there = torch.zeros(rows, width, dtype=kind, device=device)
     here = torch.ones(rows, width, dtype=kind, pin_memory=cuda)
-    with products_in(DEFAULT[dtype]):
+    with products_in(precision):
         flops = 2 * rows * width**2 * _per_second(lambda: finished(lambda: products.update(Piece(0, 0, there), 1)))
     copied = here.nbytes * _per_second(lambda: finished(lambda: there.copy_(here, non_blocking=True)))
     return flops, copied

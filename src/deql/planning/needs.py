@@ -10,11 +10,11 @@ import numpy as np
 
 from deql.errors import DataError
 from deql.planning.quantities import parse_bytes, show_bytes
-from deql.planning.resources import Device, Resources
+from deql.planning.resources import Resources
 from deql.precision.packed import PackedSymmetric
-from deql.precision.plan import choose_tile, device_panels
+from deql.precision.plan import DEVICE_SLICE, WIDEST_PIVOT, choose_tile, device_panels, device_tile
 
-__all__ = ["ENGINES", "Need", "Task", "find_device", "needs_of", "task_of"]
+__all__ = ["ENGINES", "Need", "Task", "needs_of", "task_of"]
 
 ENGINES = ("torch", "memory", "disk")
 """As ``engine="auto"`` prefers them, torch only with a CUDA device."""
@@ -27,13 +27,6 @@ _BUFFERS = 64 * 2**20
 
 _TORCH = 2**30
 """Host memory of torch with a CUDA device open."""
-
-_DEVICE_TILE = 1024
-_DEVICE_BUFFERS = 2**30
-"""Dense rows of users from which a device sums the Gram matrix, or slabs that stream through it."""
-
-_WIDEST_STREAMED = 8192
-"""Columns of a pivot from which on products take longer than copies."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +137,8 @@ def task_of(data: Any, dtype: str) -> Task:
         raise DataError(
             f"a plan needs interactions, a split, a matrix of users × items or a number of items, got {kind}"
         )
+    if not matrix.shape[1]:
+        raise DataError("there are no items to plan for")
     return Task(matrix.shape[1], dtype, matrix)
 
 
@@ -190,6 +185,8 @@ def _on_disk(task: Task, there: Resources, memory: Any) -> Need:
     more, disk = working_memory(n, task.tile, dtype, pivot) + task.work, disk_needed(n, dtype)
     if os.name != "posix":
         why = "it needs Linux or macOS"
+    elif there.unreachable:
+        why = there.unreachable
     elif not there.writable:
         why = f"{there.folder} may not be written to: name another folder"
     elif not there.on_disk and more + disk > there.memory:
@@ -209,13 +206,13 @@ def _on_device(task: Task, there: Resources, device: str | None) -> Need:
     if not there.torch:
         return Need("torch", 0, why_not='torch is not installed: pip install "deql[gpu]"', too_large=False)
     held = task.stored + _INTERPRETER
-    tile = min(task.n, _DEVICE_TILE)
+    tile = device_tile(task.n)
     panels = device_panels(task.n, tile)
-    whole = task.matrices * PackedSymmetric.stored_numbers(task.n, tile) * task.itemsize + panels + _DEVICE_BUFFERS
+    whole = task.matrices * PackedSymmetric.stored_numbers(task.n, tile) * task.itemsize + panels + DEVICE_SLICE
     if device == "cpu":
         return Need("torch", whole + held, why_not=_lacking("memory", whole, there.memory))
     more = task.packed + _TORCH  # P is kept in memory in the end
-    chosen = find_device(there.devices, device)
+    chosen = next(iter(there.devices), None)
     if chosen is None:
         missing = "there is no CUDA device" if device is None else f"there is no device {device}"
         return Need("torch", more + held, device_memory=whole, why_not=missing, too_large=False)
@@ -225,16 +222,10 @@ def _on_device(task: Task, there: Resources, device: str | None) -> Need:
         return Need("torch", more + held, device_memory=whole, why_not=why)
     more += task.work  # what streams is summed in memory
     least = device_panels(task.n, task.tile)
-    wide = max(1, min(_WIDEST_STREAMED // task.tile, (chosen.free - _DEVICE_BUFFERS) // least))
-    needed = _DEVICE_BUFFERS + wide * least
+    wide = max(1, min(WIDEST_PIVOT // task.tile, (chosen.free - DEVICE_SLICE) // least))
+    needed = DEVICE_SLICE + wide * least
     why = _lacking(on_device, needed, chosen.free) or _lacking("memory", more, there.memory)
     return Need("torch", more + held, device_memory=needed, passes=-(-task.n // (wide * task.tile)), why_not=why)
-
-
-def find_device(devices: tuple[Device, ...], name: str | None) -> Device | None:
-    """The device that torch means by a name, the first for ``"cuda"`` or None."""
-    wanted = "cuda:0" if name in (None, "cuda") else name
-    return next((device for device in devices if device.name == wanted), None)
 
 
 def _lacking(what: str, needed: int, free: int) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from deql.errors import ParameterError
@@ -20,8 +20,8 @@ __all__ = ["Plan", "choose_engine", "memory_budget", "plan"]
 _SMALL = 2048
 """Up to so many items, the matrix is a few MiB: nobody needs to look whether that is there."""
 
-_FOR_DEVICES = 4000
-"""Fewer items are inverted before torch is imported."""
+_FOR_DEVICES, _FOR_LOADING_TORCH = 4000, 12_000
+"""Items from which on a device pays: where torch is loaded already, and where that takes some seconds first."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def plan(
     """
     _check(engine, dtype)
     task = task_of(data, dtype)
-    there = find_resources(folder)
+    there = find_resources(folder, device=device)
     chosen, needs = _choose(engine, task, there, memory, device)
     if calibrate:
         from deql.planning.calibration import measure, predict
@@ -201,16 +201,17 @@ def choose_engine(
     """
     _check(engine, dtype)
     task = dataclasses.replace(task_of(data, dtype), matrices=matrices)
-    if task.n <= _SMALL and engine in ("auto", "memory"):
+    if task.n <= _SMALL and engine in ("auto", "memory") and memory is None:
         return "memory"
-    there = find_resources(folder, devices=engine == "torch" or (engine == "auto" and task.n >= _FOR_DEVICES))
+    wants_device = engine == "torch" or (engine == "auto" and _worth_a_device(task.n, device))
+    there = find_resources(folder, devices=wants_device, device=device)
     return _choose(engine, task, there, memory, device)[0]
 
 
 def memory_budget(memory: int | str | None = None, folder: str | os.PathLike[str] | None = None) -> int:
     """Bytes that the disk engine may take: what was said, or half of what is free.
 
-    A fit that goes on needs what it was begun with: where tiles are in the folder, all that is free counts.
+    A fit that goes on needs what it was begun with: where there is one in the folder, all that is free counts.
 
     Examples
     --------
@@ -218,10 +219,11 @@ def memory_budget(memory: int | str | None = None, folder: str | os.PathLike[str
     True
     """
     from deql.machine import free_memory
+    from deql.precision.tile_folder import has_checkpoint
 
     if memory is not None:
         return parse_bytes(memory)
-    begun = folder is not None and Path(folder).is_dir() and any(Path(folder).iterdir())
+    begun = folder is not None and has_checkpoint(folder)
     return free_memory() if begun else free_memory() // 2
 
 
@@ -232,15 +234,20 @@ def _check(engine: str, dtype: str) -> None:
         raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
 
 
+def _worth_a_device(n: int, device: str | None) -> bool:
+    """Whether so many items take longer than it takes to load torch and open a device."""
+    return device != "cpu" and n >= (_FOR_DEVICES if "torch" in sys.modules else _FOR_LOADING_TORCH)
+
+
 def _choose(
     engine: str, task: Task, there: Resources, memory: int | str | None, device: str | None
 ) -> tuple[str, list[Need]]:
     """The engine asked for, or the first that fits, and what each needs; else an error that says what would do."""
     need_of = partial(needs_of, there=there, memory=memory, device=device)
     needs = [need_of(name, task) for name in ENGINES]
-    worth_a_device = task.n >= _FOR_DEVICES and device != "cpu"
     for need in needs:
-        eligible = need.engine == engine or (engine == "auto" and (need.engine != "torch" or worth_a_device))
+        worth = need.engine != "torch" or _worth_a_device(task.n, device)
+        eligible = need.engine == engine or (engine == "auto" and worth)
         if eligible and need.why_not is None:
             return need.engine, needs
     raise refusal(engine, task, there, need_of)

@@ -25,7 +25,7 @@ def parse_bytes(amount: Any) -> int:
     (536870912, 1500000000, 1048576)
     """
     text = str(amount).strip()
-    found = re.fullmatch(r"(\d[\d_]*\.?\d*)\s*([a-z]*)", text, re.IGNORECASE)
+    found = re.fullmatch(r"([0-9]{1,18}(?:_[0-9]{3})*(?:\.[0-9]{0,18})?)\s*([a-z]*)", text, re.IGNORECASE)
     factor = _FACTORS.get(found[2].lower()) if found else None
     if isinstance(amount, bool) or found is None or factor is None or not (size := int(float(found[1]) * factor)):
         raise ParameterError(

@@ -6,12 +6,14 @@ import importlib.util
 import os
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from deql.errors import ParameterError
 from deql.machine import free_memory, resident_file_system
 
-__all__ = ["Device", "Resources", "cuda_devices", "find_resources"]
+__all__ = ["Device", "Resources", "cuda_device", "find_resources"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Resources:
         False if that folder lies in memory itself.
     writable : bool
         Whether files can be made there.
+    unreachable : str
+        Why there can be no folder of that name, or nothing.
     torch : bool
         Whether torch is installed.
     devices : tuple of Device
@@ -61,11 +65,14 @@ class Resources:
     folder: Path
     on_disk: bool
     writable: bool = True
+    unreachable: str = ""
     torch: bool = False
     devices: tuple[Device, ...] = ()
 
 
-def find_resources(folder: str | os.PathLike[str] | None = None, devices: bool = True) -> Resources:
+def find_resources(
+    folder: str | os.PathLike[str] | None = None, devices: bool = True, device: str | None = None
+) -> Resources:
     """Look at the machine.
 
     Parameters
@@ -73,7 +80,9 @@ def find_resources(folder: str | os.PathLike[str] | None = None, devices: bool =
     folder : path, optional
         Where the disk engine would keep its tiles; where it keeps them by itself if not given.
     devices : bool, default True
-        Whether to look for devices, for which torch is imported.
+        Whether to look for a device, for which torch is imported.
+    device : str, optional
+        Which one; torch's current one if not given.
 
     Examples
     --------
@@ -82,10 +91,18 @@ def find_resources(folder: str | os.PathLike[str] | None = None, devices: bool =
     """
     from deql.precision.tile_folder import scratch_folder
 
+    if folder is not None and (not isinstance(folder, str | os.PathLike) or "\0" in os.fspath(folder)):
+        raise ParameterError(f"folder must be a path, got {folder!r}")
     place = scratch_folder() if folder is None else Path(folder).absolute()
+    unreachable = ""
+    if not place.is_dir() and (place.exists() or not place.parent.is_dir()):
+        unreachable = f"{place} is not a folder" if place.exists() else f"there is no folder {place.parent}"
     # Tiles of a fit that goes on have their room already; files may be longer than what is written of them.
     tiles = place.iterdir() if folder is not None and place.is_dir() else ()
-    held = sum(tile.stat().st_blocks * 512 for tile in tiles if tile.is_file())
+    held = 0
+    for tile in tiles:
+        with suppress(OSError):  # another process may be removing them
+            held += tile.stat().st_blocks * 512
     there = next(above for above in (place, *place.parents) if above.is_dir())
     return Resources(
         free_memory(),
@@ -93,20 +110,29 @@ def find_resources(folder: str | os.PathLike[str] | None = None, devices: bool =
         there,
         not resident_file_system(there),
         os.access(there, os.W_OK | os.X_OK),
+        unreachable,
         importlib.util.find_spec("torch") is not None,
-        cuda_devices() if devices else (),
+        cuda_device(device) if devices else (),
     )
 
 
-def cuda_devices() -> tuple[Device, ...]:
-    """The CUDA devices that torch can use, in its order."""
+def cuda_device(name: str | None = None) -> tuple[Device, ...]:
+    """The CUDA device of this name, or the current one, if torch can use it; others are left alone."""
     # Importing torch takes seconds: not where no driver is loaded (NVIDIA's, Windows' own, AMD's).
     drivers = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-    if not importlib.util.find_spec("torch") or (sys.platform == "linux" and not any(map(os.path.exists, drivers))):
+    absent = sys.platform == "darwin" or (sys.platform == "linux" and not any(map(os.path.exists, drivers)))
+    if absent or name == "cpu" or not importlib.util.find_spec("torch"):
         return ()
-    import torch
+    try:
+        import torch
 
-    if not torch.cuda.is_available():
-        return ()
-    names = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    return tuple(Device(name, torch.cuda.get_device_name(name), *torch.cuda.mem_get_info(name)) for name in names)
+        from deql.device.packed import free_bytes
+
+        if not torch.cuda.is_available():
+            return ()
+        index = torch.device(name or "cuda").index
+        place = f"cuda:{torch.cuda.current_device() if index is None else index}"
+        total = torch.cuda.mem_get_info(place)[1]
+        return (Device(place, torch.cuda.get_device_name(place), free_bytes(place), total),)
+    except (ImportError, OSError, RuntimeError, AssertionError):
+        return ()  # a device that is broken, busy or not there: the others are not worse for it

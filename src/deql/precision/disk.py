@@ -20,16 +20,13 @@ from deql.parallel import blas_limited
 from deql.precision.invert import check_diagonal, check_inverse, probe
 from deql.precision.memory import Blas
 from deql.precision.packed import PackedSymmetric, mirror_lower, multiply
-from deql.precision.plan import choose_tile
+from deql.precision.plan import WIDEST_PIVOT, choose_tile
 from deql.precision.sweep import Piece, sweep
 from deql.precision.tile_file import ROOMS, Conveyor, Slab, cut_slabs
 from deql.precision.tile_folder import Checkpoint, Scratch, TileFolder, check_room, scratch_folder
 from deql.progress import Report, Stage
 
 __all__ = ["DiskTiles", "disk_needed", "invert_on_disk", "least_budget", "widest_pivot", "working_memory"]
-
-WIDEST_PIVOT = 8192
-"""Wider pivots save no time: at this width each byte of the file is worth two thousand flops."""
 
 
 def invert_on_disk(
@@ -145,7 +142,7 @@ def least_budget(n: int, dtype: DTypeLike, tile: int | None = None) -> int:
     Examples
     --------
     >>> least_budget(20_108, "float32") // 2**20
-    114
+    109
     """
     tile = tile or choose_tile(n)
     return working_memory(n, tile, dtype, tile)

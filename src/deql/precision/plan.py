@@ -1,11 +1,17 @@
-"""How the packed matrix is cut into tiles."""
+"""Sizes and names that engines and planner share: tiles, pivots, panels, precisions."""
 
 from __future__ import annotations
 
-__all__ = ["PRECISIONS", "STRIP", "choose_tile", "device_panels"]
+__all__ = ["DEVICE_SLICE", "PRECISIONS", "STRIP", "WIDEST_PIVOT", "choose_tile", "device_panels", "device_tile"]
 
 STRIP = 64
 """Columns scored at once by the top-k kernel; every tile of a cut matrix is a multiple of it."""
+
+WIDEST_PIVOT = 8192
+"""Columns of a pivot where the matrix passes by once for each: from there on products take longer than copies."""
+
+DEVICE_SLICE = 2**30
+"""Bytes on a device for the dense rows of users that are summed at once, or for the slabs that stream through it."""
 
 PRECISIONS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
 """Of products on a device. float32, float64: plain. fp16x3, bf16x3, tf32x3: each number as the sum of two shorter ones,
@@ -28,6 +34,20 @@ def choose_tile(n: int) -> int:
     if n <= 2048:
         return n
     return min(max(round(n / 32 / STRIP), 2), 16) * STRIP
+
+
+def device_tile(n: int) -> int:
+    """Width of the block columns on a device.
+
+    Wide enough that a pivot's pass over the matrix is not bound by the device's memory, narrow enough that the
+    pivots' own inverses, which hardly use it, do not count.
+
+    Examples
+    --------
+    >>> device_tile(900), device_tile(38_048)
+    (900, 1024)
+    """
+    return min(n, 1024)
 
 
 def device_panels(n: int, columns: int) -> int:

@@ -22,7 +22,7 @@ __all__ = ["RESUME", "ROOMS", "Conveyor", "Slab", "TileFile", "cut_slabs", "reas
 ROOMS = 6
 """Slabs in memory at once: one at work, three read ahead of it, two being written."""
 
-RESUME = "put that right and fit with the same folder again: what is finished is kept"
+RESUME = "put that right and fit with the same folder again: it goes on from the last pass that was finished, if any"
 
 _AHEAD = 3
 _SYNC_BYTES = 2**26

@@ -18,15 +18,23 @@ from numpy.typing import DTypeLike, NDArray
 from deql.errors import TileFileError
 from deql.precision.tile_file import RESUME, TileFile, reason
 
-__all__ = ["Checkpoint", "Scratch", "TileFolder", "check_room", "remove_tiles", "scratch_folder"]
+__all__ = [
+    "Checkpoint",
+    "Scratch",
+    "TileFolder",
+    "check_room",
+    "has_checkpoint",
+    "remove_tiles",
+    "scratch_folder",
+]
 
 VERSION = 1
 
-_MANIFEST, _NEXT_MANIFEST, _PROBES, _LOCK = (
+MANIFEST, _NEXT_MANIFEST, _PROBES, _LOCK = (
     "deql-tiles.json", "deql-tiles.json.new", "deql-probes.npy", "deql-tiles.lock",
 )  # fmt: skip
 _TILES = ("deql-tiles-0.bin", "deql-tiles-1.bin")
-_OWN = (_MANIFEST, _NEXT_MANIFEST, _PROBES, *_TILES, _LOCK)
+_OWN = (MANIFEST, _NEXT_MANIFEST, _PROBES, *_TILES, _LOCK)
 
 
 class Checkpoint(NamedTuple):
@@ -130,6 +138,7 @@ class TileFolder:
         self._matrix = matrix
         self.checkpoint: Checkpoint | None = None
         self._probes = ""
+        self._made = not self.path.exists()
         try:
             self.path.mkdir(exist_ok=True)
             foreign = sorted({place.name for place in self.path.iterdir()} - set(_OWN))
@@ -190,14 +199,14 @@ class TileFolder:
             with open(self.path / _NEXT_MANIFEST, "w", encoding="utf-8") as file:
                 json.dump(manifest, file)
                 _flush(file)
-            os.replace(self.path / _NEXT_MANIFEST, self.path / _MANIFEST)
+            os.replace(self.path / _NEXT_MANIFEST, self.path / MANIFEST)
             folder = os.open(self.path, os.O_RDONLY)
             try:
                 os.fsync(folder)
             finally:
                 os.close(folder)
         except OSError as error:
-            raise self._unwritten(_MANIFEST, error) from None
+            raise self._unwritten(MANIFEST, error) from None
         self.checkpoint = checkpoint
 
     def drop_tiles(self, generation: int) -> None:
@@ -205,15 +214,15 @@ class TileFolder:
         (self.path / _TILES[generation]).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove all files of the engine, and the folder if it is then empty."""
-        _remove_own(self.path)
+        """Remove all files of the engine, and the folder if it was made for them."""
+        _remove_own(self.path, keep_folder=not self._made)
 
     def _unwritten(self, name: str, error: OSError) -> TileFileError:
         return TileFileError(f"{self.path / name} cannot be written: {reason(error)}; {RESUME}")
 
     def _read(self) -> None:
         """What the manifest says, if there is one, once it is known to be whole and of this fit."""
-        place = self.path / _MANIFEST
+        place = self.path / MANIFEST
         if not place.exists():
             return
         try:
@@ -250,8 +259,19 @@ class TileFolder:
             raise TileFileError(f"{place} is missing or damaged: delete the folder to begin again")
 
 
-def remove_tiles(folder: str | os.PathLike[str]) -> None:
-    """Remove the files of the disk engine from a folder, and the folder if it is then empty.
+def has_checkpoint(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a fit that can go on.
+
+    Examples
+    --------
+    >>> has_checkpoint("/nowhere")
+    False
+    """
+    return Path(folder, MANIFEST).is_file()
+
+
+def remove_tiles(folder: str | os.PathLike[str], keep_folder: bool = False) -> None:
+    """Remove the files of the disk engine from a folder, and the folder if it is then empty and not to be kept.
 
     Models that were fitted there go on working; other files are left alone.
 
@@ -272,7 +292,7 @@ def remove_tiles(folder: str | os.PathLike[str]) -> None:
     try:
         lock = _lock(path)
         try:
-            _remove_own(path)
+            _remove_own(path, keep_folder)
         finally:
             os.close(lock)
     except OSError as error:
@@ -307,11 +327,12 @@ def check_room(path: Path, size: int) -> None:
         )
 
 
-def _remove_own(path: Path) -> None:
+def _remove_own(path: Path, keep_folder: bool = False) -> None:
     for name in _OWN:
         (path / name).unlink(missing_ok=True)
-    with suppress(OSError):  # other files are in it
-        path.rmdir()
+    if not keep_folder:
+        with suppress(OSError):  # other files are in it
+            path.rmdir()
 
 
 def _gib(size: int) -> str:
@@ -335,10 +356,15 @@ def _lock(path: Path) -> int:
     """Two processes in one folder would overwrite each other's tiles."""
     import fcntl
 
-    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise TileFileError(f"{path} is in use: another process is fitting in it") from None
-    return descriptor
+    while True:
+        descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(path / _LOCK)):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise TileFileError(f"{path} is in use: another process is fitting in it") from None
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)  # its last holder removed it: what was locked is a file that has no name any more

@@ -83,6 +83,6 @@ class Trainer:
             options = Options(dtype=self.dtype)
             engine = options.choose(matrix, self._most + 1)  # the Gram matrices that are kept, and an inverse
             with stages(self.progress) as stage:
-                packed = make_gram(matrix, options, engine, weights=weights, stage=stage)
+                packed = make_gram(matrix, options, engine, weights=weights if user_power else None, stage=stage)
             self._shared[user_power] = SharedGram(user_power, packed, weighted_diagonal(matrix, weights))
         return self._shared[user_power]
