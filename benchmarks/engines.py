@@ -55,7 +55,8 @@ def synthetic(name: str) -> csr_array:
         fresh = np.setdiff1d(who * np.int64(items) + what, keys)
         keys = np.concatenate([keys, rng.permutation(fresh)[:missing]])
     places = rng.permutation(items)[keys % items]
-    return csr_array((np.ones(len(keys), np.float32), (keys // items, places)), shape=(users, items))
+    pairs = ((keys // items).astype(np.int32), places.astype(np.int32))
+    return csr_array((np.ones(len(keys), np.float32), pairs), shape=(users, items))
 
 
 def load(name: str) -> csr_array:
@@ -279,7 +280,7 @@ def show_disk(file: str, folder: str, repeats: int) -> dict[str, Any]:
     while len(kills) < 3:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
-            process.wait(rng.uniform(0.2, 0.5) * whole.seconds)
+            process.wait(rng.uniform(0.1, 0.35) * whole.seconds)
             raise RuntimeError("the fit ended before it was killed")
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)

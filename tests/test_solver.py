@@ -1,3 +1,5 @@
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -19,13 +21,16 @@ def data():
 
 
 def engines(tmp_path):
-    pytest.importorskip("torch")
-    return {
+    on_host = {
         "memory": {"engine": "memory"},
         "disk": {"engine": "disk", "memory": "64MiB"},
         "disk in a folder": {"engine": "disk", "memory": "64MiB", "folder": tmp_path / "tiles"},
+    }
+    if importlib.util.find_spec("torch") is None:
+        return on_host
+    return on_host | {
         "torch": {"engine": "torch", "device": "cpu"},
-        "torch, plain": {"engine": "torch", "device": "cpu", "precision": "float32"},
+        "torch, split": {"engine": "torch", "device": "cpu", "precision": "fp16x3"},
     }
 
 

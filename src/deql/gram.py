@@ -159,8 +159,15 @@ class _RowSums:
     ) -> None:
         self.n = matrix.shape[1]
         by_item = matrix.tocsc()
-        weighted = by_item.data * (np.ones(matrix.shape[0]) if weights is None else weights)[by_item.indices]
-        self._operands = (by_item.indptr, by_item.indices, weighted, matrix.indptr, matrix.indices, matrix.data)
+        # Counts are sums of ones, which need neither weights nor values, and fit into half the cache.
+        self._counts = weights is None and matrix.shape[0] < 2**31 and bool((matrix.data == 1).all())
+        weighted = np.empty(0)
+        if not self._counts:
+            weighted = by_item.data * (np.ones(matrix.shape[0]) if weights is None else weights)[by_item.indices]
+        self._operands = (
+            by_item.indptr, by_item.indices, weighted,
+            matrix.indptr, matrix.indices.astype(np.int32, copy=False), matrix.data,
+        )  # fmt: skip
         # A row costs its users' histories and itself.
         histories = np.zeros(by_item.nnz + 1, np.int64)
         np.cumsum(np.diff(matrix.indptr)[by_item.indices], out=histories[1:])
@@ -176,7 +183,7 @@ class _RowSums:
         bounds = np.searchsorted(self._cost, np.linspace(self._cost[first], self._cost[last], slices)[1:-1])
         run_slices(
             _sum_rows, np.unique([first, *np.clip(bounds, first, last), last]).tolist(),
-            *self._operands, self.n, self._tile, out, begins, self._rows_done, self._stop,
+            *self._operands, self._counts, self.n, self._tile, out, begins, self._rows_done, self._stop,
             stop=self._stop, poll=None if self._report is None else self._tell,
         )  # fmt: skip
 
@@ -186,28 +193,59 @@ class _RowSums:
 
 
 @njit(cache=True, nogil=True)
-def _sum_rows(first, last, item_ptr, users, weighted, user_ptr, items, values, n, tile, out, begins, rows_done, stop):  # type: ignore[no-untyped-def]
-    # Row i of the lower triangle: S_ij = Σ_u (w_u·r_ui)·r_uj for j ≤ i, over the users u who have i.
-    row = np.zeros(last, np.float64)
+def _sum_rows(  # type: ignore[no-untyped-def]
+    first, last, item_ptr, users, weighted, user_ptr, items, values, counts, n, tile, out, begins, rows_done, stop
+):
+    """Write rows ``first`` … ``last − 1`` of the lower triangle."""
+    sums = np.zeros(1 if counts else last, np.float64)
+    times = np.zeros(last if counts else 1, np.int32)
     for i in range(first, last):
         if stop[0]:
             return
-        row[: i + 1] = 0
-        for p in range(item_ptr[i], item_ptr[i + 1]):
-            u = users[p]
-            x = weighted[p]
-            for q in range(user_ptr[u], user_ptr[u + 1]):
-                j = items[q]
-                if j > i:
-                    break
-                row[j] += x * values[q]
-        for block in range(i // tile + 1):
-            start = block * tile
-            width = min(tile, n - start)
-            base = begins[block] + (i - start) * width
-            for j in range(start, min(i + 1, start + width)):
-                out[base + j - start] = row[j]
-            if i < start + width:  # the diagonal tile is stored whole: mirror this row into its column
-                for j in range(start, i):
-                    out[begins[block] + (j - start) * width + i - start] = row[j]
+        if counts:
+            times[: i + 1] = 0
+            _count_row(i, item_ptr, users, user_ptr, items, times)
+            _store_row(i, times, n, tile, out, begins)
+        else:
+            sums[: i + 1] = 0
+            _sum_row(i, item_ptr, users, weighted, user_ptr, items, values, sums)
+            _store_row(i, sums, n, tile, out, begins)
         rows_done[first] += 1
+
+
+@njit(cache=True, nogil=True)
+def _sum_row(i, item_ptr, users, weighted, user_ptr, items, values, row):  # type: ignore[no-untyped-def]
+    # S_ij = Σ_u (w_u·r_ui)·r_uj for j ≤ i, over the users u who have i.
+    for p in range(item_ptr[i], item_ptr[i + 1]):
+        u = users[p]
+        x = weighted[p]
+        for q in range(user_ptr[u], user_ptr[u + 1]):
+            j = items[q]
+            if j > i:
+                break
+            row[j] += x * values[q]
+
+
+@njit(cache=True, nogil=True)
+def _count_row(i, item_ptr, users, user_ptr, items, row):  # type: ignore[no-untyped-def]
+    # The same where every r is 1: how many users have both.
+    for p in range(item_ptr[i], item_ptr[i + 1]):
+        u = users[p]
+        for q in range(user_ptr[u], user_ptr[u + 1]):
+            j = items[q]
+            if j > i:
+                break
+            row[j] += 1
+
+
+@njit(cache=True, nogil=True)
+def _store_row(i, row, n, tile, out, begins):  # type: ignore[no-untyped-def]
+    for block in range(i // tile + 1):
+        start = block * tile
+        width = min(tile, n - start)
+        base = begins[block] + (i - start) * width
+        for j in range(start, min(i + 1, start + width)):
+            out[base + j - start] = row[j]
+        if i < start + width:  # the diagonal tile is stored whole: mirror this row into its column
+            for j in range(start, i):
+                out[begins[block] + (j - start) * width + i - start] = row[j]

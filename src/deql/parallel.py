@@ -58,21 +58,23 @@ def set_threads(count: int | None) -> None:
 def thread_count() -> int:
     """Threads to use: as :func:`set_threads` says, else ``DEQL_THREADS``, else the processors this process may use.
 
-    Those are the ones it may run on, or fewer if a control group gives it less time than they have.
+    Those are the ones it may run on, or fewer if a control group gives it less time than they have. Many more
+    threads than processors only take memory, so that a larger number is cut down.
 
     Examples
     --------
     >>> thread_count() >= 1
     True
     """
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = max(16, 4 * processors)
     if _chosen is not None:
-        return _chosen
+        return min(_chosen, most)
     wanted = os.environ.get("DEQL_THREADS", "")
     if wanted:
         if not (wanted.isascii() and wanted.isdecimal() and 1 <= int(wanted[:9]) <= _MOST_THREADS):
             raise ParameterError(f"DEQL_THREADS must be a whole number from 1 to {_MOST_THREADS:,}, got {wanted!r}")
-        return int(wanted)
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(int(wanted), most)
     return min(processors, _quota() or processors)
 
 

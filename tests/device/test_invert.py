@@ -27,8 +27,8 @@ def positive_definite(n, seed, dtype=np.float64):
     return (X.T @ X / n + np.eye(n)).astype(dtype)
 
 
-def on_device(A, tile):
-    return DevicePacked.from_host(PackedSymmetric.from_dense(A, tile), CPU)
+def sent(A, tile, device):
+    return DevicePacked.from_host(PackedSymmetric.from_dense(A, tile), device)
 
 
 def relative(P, A):
@@ -38,9 +38,9 @@ def relative(P, A):
 
 @pytest.mark.parametrize("precision", ACCURACY)
 @pytest.mark.parametrize(("n", "tile"), [(300, 64), (300, 77), (700, 700)])
-def test_every_precision_inverts_as_well_as_it_promises(precision, n, tile):
+def test_every_precision_inverts_as_well_as_it_promises(precision, n, tile, device):
     A = positive_definite(n, 1, np.float64 if precision == "float64" else np.float32)
-    P = on_device(A, tile)
+    P = sent(A, tile, device)
     residual = invert_on_device(P, precision)
     assert relative(P, A) < ACCURACY[precision]
     assert residual < 20 * ACCURACY[precision]
@@ -59,18 +59,18 @@ def test_streaming_gives_the_inverse_whatever_the_tiles_and_pivots(n, tile, bloc
     np.testing.assert_allclose(P.to_dense(), np.linalg.inv(A), rtol=0, atol=1e-12)
 
 
-def test_streaming_with_pivots_of_one_tile_is_the_sweep_in_place_to_the_last_bit():
+def test_streaming_with_pivots_of_one_tile_is_the_sweep_in_place_to_the_last_bit(device):
     A = positive_definite(300, 3, np.float32)
-    P, Q = PackedSymmetric.from_dense(A, 64), on_device(A, 64)
-    invert_through_device(P, CPU, "fp16x3", blocks_per_pivot=1)
+    P, Q = PackedSymmetric.from_dense(A, 64), sent(A, 64, device)
+    invert_through_device(P, device, "fp16x3", blocks_per_pivot=1)
     invert_on_device(Q, "fp16x3")
     np.testing.assert_array_equal(P.data, Q.to_host().data)
 
 
-def test_items_of_very_different_weight_are_inverted_as_well(monkeypatch):
+def test_items_of_very_different_weight_are_inverted_as_well(monkeypatch, device):
     A = positive_definite(200, 4)
     scale = 10 ** np.random.default_rng(4).uniform(-4, 4, 200)  # entries over sixteen orders of magnitude
-    P = on_device((A * scale[:, None] * scale).astype(np.float32), 64)
+    P = sent((A * scale[:, None] * scale).astype(np.float32), 64, device)
     # The residual of such a matrix is large in any precision: it compares entries of all sizes.
     monkeypatch.setitem(check_inverse.__globals__, "LARGEST_RESIDUAL", np.inf)
     invert_on_device(P, "fp16x3")
@@ -81,22 +81,22 @@ def test_items_of_very_different_weight_are_inverted_as_well(monkeypatch):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("values", ["ones", "ratings", "reals"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gram_on_a_device_is_the_host_s(weighted, values, dtype, monkeypatch):
+def test_gram_on_a_device_is_the_host_s(weighted, values, dtype, monkeypatch, device):
     monkeypatch.setattr("deql.device.gram.DEVICE_SLICE", 20_000)  # several slices of users
     R = random_array((150, 70), density=0.1, rng=np.random.default_rng(5), format="csr").astype(np.float32)
     R.data[:] = {"ones": 1.0, "ratings": np.round(R.data * 10) / 2, "reals": R.data}[values]
     R.sort_indices()
     weights = user_weights(R, 0.5) if weighted else None
-    S = gram_on_device(R.indptr, R.indices, R.data, 70, CPU, weights=weights, dtype=getattr(torch, dtype), tile=64)
+    S = gram_on_device(R.indptr, R.indices, R.data, 70, device, weights=weights, dtype=getattr(torch, dtype), tile=64)
     expected = gram(R, weights=weights, dtype=dtype, tile=64).to_dense()
     np.testing.assert_allclose(S.to_dense(), expected, rtol=2e-6 if dtype == "float32" else 1e-13)
     if values != "reals" and not weighted:
         np.testing.assert_array_equal(S.to_dense(), expected)
 
 
-def test_a_packed_matrix_on_a_device_does_what_the_host_s_does(tmp_path):
+def test_a_packed_matrix_on_a_device_does_what_the_host_s_does(tmp_path, device):
     A = positive_definite(150, 6)
-    host, there = PackedSymmetric.from_dense(A, 64), on_device(A, 64)
+    host, there = PackedSymmetric.from_dense(A, 64), sent(A, 64, device)
     x = np.random.default_rng(6).standard_normal((150, 3))
     np.testing.assert_allclose(there.matvec(x), A @ x, atol=1e-10)
     np.testing.assert_allclose(there.matvec(x[:, 0]), A @ x[:, 0], atol=1e-10)
@@ -109,27 +109,27 @@ def test_a_packed_matrix_on_a_device_does_what_the_host_s_does(tmp_path):
     np.testing.assert_array_equal(there.diagonal(), host.diagonal())
     np.save(tmp_path / "P.npy", host.data)
     mapped = PackedSymmetric(150, 64, np.load(tmp_path / "P.npy", mmap_mode="r"))
-    np.testing.assert_array_equal(DevicePacked.from_host(mapped, CPU).to_dense(), host.to_dense())
+    np.testing.assert_array_equal(DevicePacked.from_host(mapped, device).to_dense(), host.to_dense())
 
 
-def test_what_cannot_be_inverted_is_named():
+def test_what_cannot_be_inverted_is_named(device):
     A = positive_definite(6, 5)
     A[:, 4] = A[:, 1]
     A[4, :] = A[1, :]
     A[4, 4] = A[1, 1] - 1e-6
     with pytest.raises(NotPositiveDefiniteError) as caught:
-        invert_on_device(on_device(A, 4))
+        invert_on_device(sent(A, 4, device))
     assert caught.value.indices == [4]
 
 
-def test_a_precision_that_is_too_short_for_the_matrix_is_refused():
+def test_a_precision_that_is_too_short_for_the_matrix_is_refused(device):
     spectrum = np.logspace(0, -4, 100)
     Q, _ = np.linalg.qr(np.random.default_rng(6).standard_normal((100, 100)))
     A = ((Q * spectrum) @ Q.T).astype(np.float32)
     A = (A + A.T) / 2
-    invert_on_device(on_device(A, 32), "float32")
+    invert_on_device(sent(A, 32, device), "float32")
     with pytest.raises((PrecisionError, NotPositiveDefiniteError)):
-        invert_on_device(on_device(A, 32), "tf32")
+        invert_on_device(sent(A, 32, device), "tf32")
 
 
 def test_unknown_devices_and_precisions_are_one_sentence():
