@@ -78,6 +78,10 @@ def stored(file: str) -> csr_array:
     return csr_array(load_npz(file))
 
 
+def save_data(name: str, file: str) -> Task:
+    return Task(lambda: save_npz(file, load(name), compressed=False))
+
+
 def new_model(**where: Any) -> Any:
     import deql
 
@@ -231,6 +235,7 @@ def rank_all(file: str, out: str, engine: str, precision: str = "") -> Task:
 
 
 TASKS: dict[str, Callable[..., Task]] = {
+    "data": save_data,
     "memory": fit_memory,
     "stored": fit_stored,
     "gram": make_gram,
@@ -373,7 +378,7 @@ def main() -> int:
         def saved(name: str) -> str:
             file = f"{folder}/{name}.npz"
             if not Path(file).exists():
-                save_npz(file, load(name), compressed=False)
+                measure(__file__, "data", name, file)  # not here: children's peaks start from what this process holds
             return file
 
         if options.gram:
