@@ -22,7 +22,10 @@ _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model ag
 def write(path: Path, model: Recommender) -> None:
     """Write a fitted model to one file, whole or not at all."""
     arrays, facts = model._state()
-    parameters = {name: value for name, value in model.fitted_params_.items() if name not in OF_THE_MACHINE}
+    # What is None is as it is by default; older versions, which do not know its name, can read the file then.
+    parameters = {
+        name: value for name, value in model.fitted_params_.items() if name not in OF_THE_MACHINE and value is not None
+    }
     try:
         items = pack_text("items", model.items_)
     except TypeError:

@@ -221,7 +221,7 @@ def test_an_interruption_inside_a_fit(split, place, search, monkeypatch, tmp_pat
 
     def interrupted(*arguments, **named):
         calls.append(name)
-        if len(calls) == (2 if name == "gram" else 4):
+        if len(calls) == (2 if name == "make_gram" else 4):
             raise KeyboardInterrupt
         return real(*arguments, **named)
 
@@ -289,8 +289,13 @@ def test_a_time_without_looks_reaches_every_user_power(split, clock):
 @pytest.mark.parametrize("budget", [None, 5])
 def test_there_is_one_gram_matrix_for_each_user_power(split, first_looks, monkeypatch, budget):
     made = []
-    real = trainer.gram
-    monkeypatch.setattr(trainer, "gram", lambda matrix, **how: made.append(matrix.shape[1]) or real(matrix, **how))
+    real = trainer.make_gram
+
+    def watched(matrix, *where, **how):
+        made.append(matrix.shape[1])
+        return real(matrix, *where, **how)
+
+    monkeypatch.setattr(trainer, "make_gram", watched)
     deql.tune(split, GRID, budget=budget)
     small, whole = min(made), max(made)
     assert made.count(small) == 2
