@@ -42,14 +42,14 @@ def test_without_control_groups_what_the_system_has_available_is_free(tree):
 def test_the_tightest_of_nested_groups_counts(tree):
     root = tree(
         v2(
-            "/pod/work",
+            "/pod/job",
             {
-                "pod/work/memory.max": "max",
-                "pod/work/memory.current": str(9 * GIB),
+                "pod/job/memory.max": "max",
+                "pod/job/memory.current": str(9 * GIB),
                 "pod/memory.max": str(12 * GIB),
                 "pod/memory.current": str(10 * GIB),
                 "pod/memory.stat": f"anon 5\ninactive_file {GIB}\nactive_file {3 * GIB}",
-                "pod/work/cpu.max": "max 100000",
+                "pod/job/cpu.max": "max 100000",
                 "pod/cpu.max": "250000 100000",
                 "cpu.max": "800000 100000",
             },
