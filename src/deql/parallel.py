@@ -90,10 +90,17 @@ def blas_limited() -> AbstractContextManager[Any]:
     >>> with blas_limited():
     ...     product = np.ones((2, 2)) @ np.ones((2, 2))
     """
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[Any] = threadpool_limits(thread_count(), user_api="blas")
+    limits: AbstractContextManager[Any] = _controller().limit(limits=thread_count(), user_api="blas")
     return limits
+
+
+@cache
+def _controller() -> Any:
+    """Found once: looking through all loaded libraries takes longer than a small fit."""
+    import scipy.linalg.blas  # noqa: F401  NumPy's BLAS is loaded by now, and SciPy's own is with this
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def run_slices(
