@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from deql.errors import DataError
+from deql.errors import DataError, reason
 
 __all__ = ["write_text", "write_whole"]
 
@@ -28,7 +28,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         temporary.replace(path)
     except OSError as error:
-        raise DataError(f"{path} could not be written: {(error.strerror or str(error)).lower()}") from None
+        raise DataError(f"{path} could not be written: {reason(error)}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

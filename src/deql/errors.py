@@ -71,6 +71,17 @@ class NotPositiveDefiniteError(DeqlError):
         self.indices = [int(i) for i in indices]
 
 
+def reason(error: OSError) -> str:
+    """Why the system refused, in the middle of a sentence.
+
+    Examples
+    --------
+    >>> reason(OSError(28, "No space left on device"))
+    'no space left on device'
+    """
+    return (error.strerror or str(error)).lower()
+
+
 def name_some(names: Sequence[Any] | NDArray[Any], limit: int = 5) -> str:
     """Join the first few names for an error message.
 

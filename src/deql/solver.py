@@ -15,7 +15,7 @@ from deql.errors import DeviceError, NotPositiveDefiniteError, ParameterError, P
 from deql.gram import gram
 from deql.parallel import blas_limited, thread_count
 from deql.precision import PackedSymmetric, invert
-from deql.precision.plan import PRECISIONS, device_tile
+from deql.precision.plan import PRECISIONS, check_engine, device_tile
 from deql.progress import Stage
 
 if TYPE_CHECKING:
@@ -56,17 +56,15 @@ class Options:
 
     def check(self) -> None:
         """Raise ParameterError for what cannot be."""
-        if self.engine not in ("auto", "memory", "disk", "torch"):
-            raise ParameterError(f"engine must be 'auto', 'memory', 'disk' or 'torch', got {self.engine!r}")
-        if self.dtype not in ("float32", "float64"):
-            raise ParameterError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}")
+        check_engine(self.engine, self.dtype)
         if self.memory is not None:
             from deql.planning import parse_bytes
 
             parse_bytes(self.memory)
         if self.folder is not None:
-            if not isinstance(self.folder, str | os.PathLike) or "\0" in os.fspath(self.folder):
-                raise ParameterError(f"folder must be a path, got {self.folder!r}")
+            from deql.precision.tile_folder import as_path
+
+            as_path(self.folder)
             if self.engine in ("memory", "torch"):
                 raise ParameterError(f"folder is the disk engine's: leave it out with engine={self.engine!r}")
         if self.device is not None:

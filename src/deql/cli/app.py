@@ -18,7 +18,7 @@ import typer
 from deql import __version__
 from deql.cli import compare, data, demo, evaluate, fit, query, table, tune
 from deql.cli.show import say
-from deql.errors import DeqlError
+from deql.errors import DeqlError, reason
 
 __all__ = ["app", "main", "run"]
 
@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  else Python complains on its way out
         return 0
     except OSError as error:
-        say(f"error: {error.filename or 'a file'} cannot be used: {(error.strerror or str(error)).lower()}")
+        say(f"error: {error.filename or 'a file'} cannot be used: {reason(error)}")
         return 2
     except KeyboardInterrupt:
         return _interrupted()

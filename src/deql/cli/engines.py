@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,16 +78,15 @@ class EngineOptions:
         }
 
 
-def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path, planned: dict[str, Any]) -> None:
+def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> None:
     """Fit; if that is done on disk, in a folder where the same command finds what was done before it was ended."""
-    from deql.planning import choose_engine
     from deql.precision.tile_folder import has_checkpoint
 
-    begun = has_checkpoint(tiles)
-    if begun and estimator.engine == "auto":  # whatever is free by now: it goes on where it was begun
-        planned = planned | {"engine": "disk"}
-    typed, on_disk = (estimator.engine, estimator.folder), choose_engine(**planned) == "disk"
-    if on_disk:
+    begun, typed = has_checkpoint(tiles), (estimator.engine, estimator.folder)
+    options = replace(estimator._options, folder=tiles)
+    if begun and options.engine == "auto":  # whatever is free by now: it goes on where it was begun
+        options = replace(options, engine="disk")
+    if options.choose(interactions.matrix) == "disk":
         estimator.engine, estimator.folder = "disk", str(tiles)
         if begun:
             say(f"going on with the tiles in {tiles}")

@@ -101,7 +101,7 @@ def fit(
     if model is Kind.popularity:
         estimator.fit(interactions)
     elif space is None:
-        fit_resumably(estimator, interactions, tiles, planned)
+        fit_resumably(estimator, interactions, tiles)
     else:
         tell = say if progress_wanted() else None
         tuning = deql.tune(source, space, dtype=dtype or "float32", progress=progress_wanted(), tell=tell)

@@ -5,8 +5,8 @@ ones, x = h + l, so with h and l of both factors
 
     N·Bᵀ ≈ N_h·B_hᵀ + N_h·B_lᵀ + N_l·B_hᵀ,
 
-which is one product of panels three times as wide, [N_h N_h N_l]·[B_h B_l B_h]ᵀ; what is left out, l·l, is as
-small as what h + l leaves of x.
+three products at the rate of short numbers. The two small ones are one product of panels twice as wide,
+[N_l N_h]·[B_h B_l]ᵀ; what is left out, l·l, is about as small as what h + l leaves of x.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from deql.errors import NotPositiveDefiniteError, ParameterError
+from deql.errors import ParameterError
 from deql.precision.plan import PRECISIONS
-from deql.precision.sweep import Piece
+from deql.precision.sweep import Piece, not_positive
 
 __all__ = ["Products", "products_in"]
 
@@ -75,10 +75,7 @@ class Products:
         # In float64: the pivot is a small share of the work and all of N inherits its error.
         factor, failed = torch.linalg.cholesky_ex(pivot.double())
         if info := int(failed):
-            column = first + info - 1
-            raise NotPositiveDefiniteError(
-                f"the matrix is not positive definite: the pivot of column {column} is not positive", [column]
-            )
+            raise not_positive(first + info - 1)
         inverse = torch.cholesky_inverse(factor)
         return inverse.to(self.dtype)
 

@@ -14,7 +14,7 @@ from deql.device.streamed import Streamed
 from deql.precision.in_place import InPlace
 from deql.precision.invert import invert
 from deql.precision.packed import PackedSymmetric
-from deql.precision.plan import DEVICE_SLICE, WIDEST_PIVOT, device_panels, device_tile
+from deql.precision.plan import DEVICE_SLICE, WIDEST_PIVOT, device_memory, device_panels
 from deql.precision.sweep import sweep
 from deql.progress import Report
 
@@ -48,11 +48,7 @@ def fits(n: int, dtype: str, device: torch.device) -> bool:
     >>> fits(100, "float32", torch.device("cpu"))
     True
     """
-    if device.type != "cuda":
-        return True
-    tile = device_tile(n)
-    store = PackedSymmetric.stored_numbers(n, tile) * np.dtype(dtype).itemsize
-    return store + device_panels(n, tile) + DEVICE_SLICE <= free_bytes(device)
+    return device.type != "cuda" or device_memory(n, dtype) <= free_bytes(device)
 
 
 def invert_on_device(matrix: DevicePacked, precision: str | None = None, report: Report | None = None) -> float:

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.errors import DataError, printable
+from deql.errors import DataError, printable, reason
 from deql.interactions.digits import count_lines
 
 __all__ = ["PACKED", "Block", "blocks", "plain_suffix", "refuse_other_encodings"]
@@ -157,7 +157,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
     try:
         raw = open(path, "rb", buffering=0)  # noqa: SIM115  closed below
     except OSError as error:
-        raise DataError(f"{path} cannot be opened: {(error.strerror or str(error)).lower()}") from None
+        raise DataError(f"{path} cannot be opened: {reason(error)}") from None
     with raw:
         match path.suffix.lower():
             case ".gz":

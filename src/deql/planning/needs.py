@@ -12,7 +12,7 @@ from deql.errors import DataError
 from deql.planning.quantities import parse_bytes, show_bytes
 from deql.planning.resources import Resources
 from deql.precision.packed import PackedSymmetric
-from deql.precision.plan import DEVICE_SLICE, WIDEST_PIVOT, choose_tile, device_panels, device_tile
+from deql.precision.plan import DEVICE_SLICE, WIDEST_PIVOT, choose_tile, device_memory, device_panels
 
 __all__ = ["ENGINES", "Need", "Task", "needs_of", "task_of"]
 
@@ -206,9 +206,7 @@ def _on_device(task: Task, there: Resources, device: str | None) -> Need:
     if not there.torch:
         return Need("torch", 0, why_not='torch is not installed: pip install "deql[gpu]"', too_large=False)
     held = task.stored + _INTERPRETER
-    tile = device_tile(task.n)
-    panels = device_panels(task.n, tile)
-    whole = task.matrices * PackedSymmetric.stored_numbers(task.n, tile) * task.itemsize + panels + DEVICE_SLICE
+    whole = device_memory(task.n, task.dtype, task.matrices)
     if device == "cpu":
         return Need("torch", whole + held, why_not=_lacking("memory", whole, there.memory))
     more = task.packed + _TORCH  # P is kept in memory in the end

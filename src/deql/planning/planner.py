@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from deql.errors import ParameterError
 from deql.planning.advice import refusal
 from deql.planning.needs import ENGINES, Need, Task, needs_of, task_of
 from deql.planning.quantities import parse_bytes, show_bytes, show_seconds
 from deql.planning.resources import Resources, find_resources
+from deql.precision.plan import check_engine
 
 __all__ = ["Plan", "choose_engine", "memory_budget", "plan"]
 
@@ -151,7 +151,7 @@ def plan(
     >>> print(deql.plan(deql.datasets.debian(), calibrate=False))  # doctest: +ELLIPSIS
     5,834 items in float32 would be fitted by the ... engine: ... of memory...
     """
-    _check(engine, dtype)
+    check_engine(engine, dtype)
     task = task_of(data, dtype)
     there = find_resources(folder, device=device)
     chosen, needs = _choose(engine, task, there, memory, device)
@@ -199,7 +199,7 @@ def choose_engine(
     >>> choose_engine(1000)
     'memory'
     """
-    _check(engine, dtype)
+    check_engine(engine, dtype)
     task = dataclasses.replace(task_of(data, dtype), matrices=matrices)
     if task.n <= _SMALL and engine in ("auto", "memory") and memory is None:
         return "memory"
@@ -225,13 +225,6 @@ def memory_budget(memory: int | str | None = None, folder: str | os.PathLike[str
         return parse_bytes(memory)
     begun = folder is not None and has_checkpoint(folder)
     return free_memory() if begun else free_memory() // 2
-
-
-def _check(engine: str, dtype: str) -> None:
-    if engine not in ("auto", *ENGINES):
-        raise ParameterError(f"engine must be 'auto', 'memory', 'disk' or 'torch', got {engine!r}")
-    if dtype not in ("float32", "float64"):
-        raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
 
 
 def _worth_a_device(n: int, device: str | None) -> bool:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deql.errors import ParameterError
 from deql.machine import free_memory, resident_file_system
 
 __all__ = ["Device", "Resources", "cuda_device", "find_resources"]
@@ -89,11 +88,9 @@ def find_resources(
     >>> find_resources(devices=False).memory > 0
     True
     """
-    from deql.precision.tile_folder import scratch_folder
+    from deql.precision.tile_folder import as_path, scratch_folder
 
-    if folder is not None and (not isinstance(folder, str | os.PathLike) or "\0" in os.fspath(folder)):
-        raise ParameterError(f"folder must be a path, got {folder!r}")
-    place = scratch_folder() if folder is None else Path(folder).absolute()
+    place = scratch_folder() if folder is None else as_path(folder)
     unreachable = ""
     if not place.is_dir() and (place.exists() or not place.parent.is_dir()):
         unreachable = f"{place} is not a folder" if place.exists() else f"there is no folder {place.parent}"

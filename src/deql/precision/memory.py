@@ -9,10 +9,9 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import get_blas_funcs
 from scipy.linalg.lapack import get_lapack_funcs
 
-from deql.errors import NotPositiveDefiniteError
 from deql.precision.in_place import InPlace
 from deql.precision.packed import PackedSymmetric, mirror_lower
-from deql.precision.sweep import Piece, sweep
+from deql.precision.sweep import Piece, not_positive, sweep
 from deql.progress import Report
 
 __all__ = ["Blas", "sweep_in_memory"]
@@ -57,10 +56,7 @@ class Blas:
     def invert(self, pivot: NDArray[Any], first: int) -> NDArray[Any]:
         factor, failed = self._potrf(pivot.T, lower=0, clean=0, overwrite_a=False)
         if failed > 0:
-            column = first + failed - 1
-            raise NotPositiveDefiniteError(
-                f"the matrix is not positive definite: the pivot of column {column} is not positive", [column]
-            )
+            raise not_positive(first + failed - 1)
         inverse, _ = self._potri(factor, lower=0, overwrite_c=True)
         mirror_lower(inverse.T)
         return np.asarray(inverse.T)

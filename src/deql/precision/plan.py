@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["DEVICE_SLICE", "PRECISIONS", "STRIP", "WIDEST_PIVOT", "choose_tile", "device_panels", "device_tile"]
+import numpy as np
+
+from deql.errors import ParameterError
+from deql.precision.packed import PackedSymmetric
+
+__all__ = [
+    "DEVICE_SLICE",
+    "PRECISIONS",
+    "STRIP",
+    "WIDEST_PIVOT",
+    "check_engine",
+    "choose_tile",
+    "device_memory",
+    "device_panels",
+    "device_tile",
+]
 
 STRIP = 64
 """Columns scored at once by the top-k kernel; every tile of a cut matrix is a multiple of it."""
@@ -16,6 +31,19 @@ DEVICE_SLICE = 2**30
 PRECISIONS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
 """Of products on a device. float32, float64: plain. fp16x3, bf16x3, tf32x3: each number as the sum of two shorter ones,
 three products on tensor cores. tf32: 11 bits, one product on tensor cores."""
+
+
+def check_engine(engine: str, dtype: str) -> None:
+    """Raise ParameterError unless there is such an engine and such a type.
+
+    Examples
+    --------
+    >>> check_engine("auto", "float32")
+    """
+    if engine not in ("auto", "memory", "disk", "torch"):
+        raise ParameterError(f"engine must be 'auto', 'memory', 'disk' or 'torch', got {engine!r}")
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
 
 
 def choose_tile(n: int) -> int:
@@ -48,6 +76,19 @@ def device_tile(n: int) -> int:
     (900, 1024)
     """
     return min(n, 1024)
+
+
+def device_memory(n: int, dtype: str, matrices: int = 1) -> int:
+    """Bytes on a device that holds n × n matrices, one of which is swept there.
+
+    Examples
+    --------
+    >>> device_memory(38_048, "float32") / 2**30 < 6
+    True
+    """
+    tile = device_tile(n)
+    store = PackedSymmetric.stored_numbers(n, tile) * np.dtype(dtype).itemsize
+    return matrices * store + device_panels(n, tile) + DEVICE_SLICE
 
 
 def device_panels(n: int, columns: int) -> int:

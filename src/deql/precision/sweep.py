@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
+from deql.errors import NotPositiveDefiniteError
 from deql.progress import Report
 
-__all__ = ["Arithmetic", "Piece", "Tiles", "sweep"]
+__all__ = ["Arithmetic", "Piece", "Tiles", "not_positive", "sweep"]
 
 
 class Piece(NamedTuple):
@@ -46,10 +47,23 @@ class Arithmetic(Protocol):
         """The inverse of a symmetric positive definite matrix whose first column is column ``first`` of the whole."""
 
     def solve(self, panel: Any, inverse: Any) -> Any:
-        """N = A_K·Q, ready for :meth:`update`; it may use the panel's memory for what it keeps."""
+        """N = A_K·Q, ready for :meth:`update`, which uses the panel, too."""
 
     def update(self, piece: Piece, sign: int) -> None:
         """Add sign · N_i·A_jᵀ to the piece in rows i and columns j."""
+
+
+def not_positive(column: int) -> NotPositiveDefiniteError:
+    """The error for the first column whose pivot is not positive.
+
+    Examples
+    --------
+    >>> not_positive(3).indices
+    [3]
+    """
+    return NotPositiveDefiniteError(
+        f"the matrix is not positive definite: the pivot of column {column} is not positive", [column]
+    )
 
 
 def sweep(tiles: Tiles, arithmetic: Arithmetic, report: Report | None = None, done: int = 0) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 import xxhash
 from numpy.typing import DTypeLike, NDArray
 
-from deql.errors import TileFileError
+from deql.errors import TileFileError, reason
 from deql.precision.packed import block_offset
 
-__all__ = ["RESUME", "ROOMS", "Conveyor", "Slab", "TileFile", "cut_slabs", "reason"]
+__all__ = ["RESUME", "ROOMS", "Conveyor", "Slab", "TileFile", "cut_slabs"]
 
 ROOMS = 6
 """Slabs in memory at once: one at work, three read ahead of it, two being written."""
@@ -157,17 +157,6 @@ class TileFile:
     def _unwritten(self, error: OSError) -> TileFileError:
         advice = RESUME if self.keeps else "name a folder with more room"
         return TileFileError(f"{self.name} cannot be written: {reason(error)}; {advice}")
-
-
-def reason(error: OSError) -> str:
-    """Why the system refused, in the middle of a sentence.
-
-    Examples
-    --------
-    >>> reason(OSError(28, "No space left on device"))
-    'no space left on device'
-    """
-    return (error.strerror or str(error)).lower()
 
 
 class _Room:

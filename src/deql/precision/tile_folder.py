@@ -15,13 +15,14 @@ import numpy as np
 import xxhash
 from numpy.typing import DTypeLike, NDArray
 
-from deql.errors import TileFileError
-from deql.precision.tile_file import RESUME, TileFile, reason
+from deql.errors import ParameterError, TileFileError, reason
+from deql.precision.tile_file import RESUME, TileFile
 
 __all__ = [
     "Checkpoint",
     "Scratch",
     "TileFolder",
+    "as_path",
     "check_room",
     "has_checkpoint",
     "remove_tiles",
@@ -257,6 +258,19 @@ class TileFolder:
             whole = False
         if not whole:
             raise TileFileError(f"{place} is missing or damaged: delete the folder to begin again")
+
+
+def as_path(folder: Any) -> Path:
+    """A folder's path; raise ParameterError if it cannot be one.
+
+    Examples
+    --------
+    >>> as_path("tiles").name
+    'tiles'
+    """
+    if not isinstance(folder, str | os.PathLike) or "\0" in os.fspath(folder):
+        raise ParameterError(f"folder must be a path, got {folder!r}")
+    return Path(folder).absolute()
 
 
 def has_checkpoint(folder: str | os.PathLike[str]) -> bool:

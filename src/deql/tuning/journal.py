@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from deql.errors import JournalError
+from deql.errors import JournalError, reason
 from deql.plain_json import as_json
 
 __all__ = ["Journal"]
@@ -77,7 +77,7 @@ class Journal:
                 self._write(record)
             except OSError as error:
                 raise JournalError(
-                    f"the journal {self.path} could not be written: {(error.strerror or str(error)).lower()}; "
+                    f"the journal {self.path} could not be written: {reason(error)}; "
                     "what it has is safe, and the same command goes on from there"
                 ) from None
         self.records.append(record)
