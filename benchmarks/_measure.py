@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-__all__ = ["Sample", "Task", "best", "measure", "measure_all", "serve", "show"]
+__all__ = ["Sample", "Task", "measure", "measure_all", "serve", "show"]
 
 _MIB = 2.0**20
 
@@ -82,7 +82,7 @@ def measure_all(script: str, runs: Mapping[Any, Sequence[object]], repeats: int)
     for _ in range(repeats):
         for key, (name, *arguments) in runs.items():
             samples[key].append(measure(script, str(name), *arguments))
-    return {key: best(several) for key, several in samples.items()}
+    return {key: _best(several) for key, several in samples.items()}
 
 
 def show(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -102,8 +102,7 @@ def _text(cell: object) -> str:
     return f"{cell:,.{2 if cell < 100 else 0}f}" if isinstance(cell, float) else str(cell)
 
 
-def best(samples: Sequence[Sample]) -> Sample:
-    """The fastest time and the leanest memory."""
+def _best(samples: Sequence[Sample]) -> Sample:
     fastest = min(samples, key=lambda sample: sample.seconds)
     leanest = min(samples, key=lambda sample: sample.beyond_mib)
     return Sample(fastest.seconds, fastest.cpu_seconds, leanest.peak_mib, leanest.before_mib, fastest.facts)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import sgemm
 from scipy.sparse import csr_array, load_npz, save_npz
 
-from _measure import Sample, Task, best, measure, measure_all, serve, show
+from _measure import Task, measure, measure_all, serve, show
 
 SHAPES = {"amazon-book": (52_643, 91_599, 2_984_108), "ml-20m": (136_677, 20_108, 10_000_000)}
 SKEW = {"amazon-book": (50.0, 1.0, 1.0), "ml-20m": (150.0, 1.6, 1.12)}
@@ -143,10 +143,18 @@ def fit_memory(name: str) -> Task:
 
 def fit_stored(file: str, engine: str, folder: str = "") -> Task:
     """A fit of stored data; on disk within the budget, in a folder of its own if one is named."""
+    from deql.precision.tile_folder import remove_tiles
+
     matrix = stored(file)
     where = {"engine": engine} | ({"memory": BUDGET} if engine == "disk" else {})
     model = new_model(**where, folder=folder or None)
-    return Task(lambda: model.fit(matrix), lambda fitted: {"digest": digest_of(fitted.precision_.data)})
+
+    def finish(fitted: Any) -> dict[str, Any]:
+        if folder:  # else the next fit there would find it done
+            remove_tiles(folder)
+        return {"digest": digest_of(fitted.precision_.data)}
+
+    return Task(lambda: model.fit(matrix), finish)
 
 
 def digest_of(data: NDArray[Any]) -> str:
@@ -265,20 +273,12 @@ def show_memory(names: list[str]) -> dict[str, Any]:
 
 def show_disk(file: str, folder: str, repeats: int) -> dict[str, Any]:
     """Disk against memory, and a fit that is killed three times."""
-    from deql.precision.tile_folder import remove_tiles
-
     runs: dict[str, Any] = {
         "memory": ("stored", file, "memory"),
         "disk, resumable": ("stored", file, "disk", f"{folder}/uninterrupted"),
         "disk, no folder named": ("stored", file, "disk"),
     }
-    samples: dict[str, list[Sample]] = {label: [] for label in runs}
-    for _ in range(repeats):
-        for label, (name, *arguments) in runs.items():
-            samples[label].append(measure(__file__, name, *arguments))
-            if "resumable" in label:  # else the next one would find it done
-                remove_tiles(arguments[-1])
-    found = {label: best(several) for label, several in samples.items()}
+    found = measure_all(__file__, runs, repeats)
     whole = found["disk, resumable"]
     rng, resumed, kills = random.Random(0), f"{folder}/killed", []
     command = [sys.executable, __file__, "--child", "stored", file, "disk", resumed]
