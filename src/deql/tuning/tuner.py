@@ -13,11 +13,11 @@ import numpy as np
 from deql.errors import DataError, JournalError, ParameterError
 from deql.evaluation.contestants import Tell
 from deql.evaluation.metrics import LIST_METRICS, parse_metric
+from deql.journal import Journal
 from deql.models import DEQL
 from deql.split.draw import check_seed
 from deql.tuning.finish import finish
 from deql.tuning.ground import Ground, sample_items, stake_out
-from deql.tuning.journal import Journal
 from deql.tuning.result import Tuning
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna
 from deql.tuning.space import Space, as_space

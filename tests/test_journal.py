@@ -8,7 +8,7 @@ import pytest
 
 import deql
 from deql.errors import JournalError
-from deql.tuning.journal import Journal
+from deql.journal import Journal
 from deql.tuning.trainer import Trainer
 from tests.tuning.common import SMALL, findings, market, steps
 
@@ -297,7 +297,7 @@ def test_two_processes_cannot_share_a_journal(split, finished, tmp_path):
         [sys.executable, "-c", holder, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(JournalError, match=f"^the journal {path} is in use: another process is tuning with it$"):
+        with pytest.raises(JournalError, match=f"^the journal {path} is in use: another process works with it$"):
             deql.tune(split, SMALL, journal=path)
         assert path.read_bytes() == b""
         other.communicate()

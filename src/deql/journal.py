@@ -1,4 +1,4 @@
-"""A search on disk: one line for each finished step, so that it can be killed at any moment and go on."""
+"""Long work on disk: one line for each finished step, so that it can be killed at any moment and go on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Record = dict[str, Any]
 
 
 class Journal:
-    """Steps of a search in the order they were finished.
+    """Steps of a search, or of other long work, in the order they were finished.
 
-    The first line says which search it is; each other line is a step. A line is appended and synced to disk
-    before the search goes on, so what a killed process leaves is whole lines and at most one torn one, which
+    The first line says which work it is; each other line is a step. A line is appended and synced to disk
+    before the work goes on, so what a killed process leaves is whole lines and at most one torn one, which
     is dropped when the file is opened again.
 
     Parameters
@@ -32,6 +32,8 @@ class Journal:
         JSON lines; None keeps them in memory only.
     search : dict
         What the result depends on. A file that was begun with another one is refused.
+    kind : {"tuning", "reproduction"}, default "tuning"
+        Whose steps they are.
 
     Attributes
     ----------
@@ -49,11 +51,12 @@ class Journal:
     [{'step': 'look', 'value': 1}, {'step': 'look', 'value': 2}]
     """
 
-    def __init__(self, path: Path | None, search: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path | None, search: Mapping[str, Any], kind: str = "tuning") -> None:
         self.path = path
+        self.kind = kind
         self.records: list[Record] = []
         self._file: IO[bytes] | None = None
-        head = {"deql": "tuning", "version": VERSION, "search": as_json(dict(search))}
+        head = {"deql": kind, "version": VERSION, "search": as_json(dict(search))}
         if path is None:
             return
         try:
@@ -113,7 +116,7 @@ class Journal:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise JournalError(f"the journal {self.path} is in use: another process is tuning with it") from None
+            raise JournalError(f"the journal {self.path} is in use: another process works with it") from None
 
     def _read(self, head: Record) -> None:
         """All records but a torn last line, which is cut off once the file is known to be this search's."""
@@ -142,7 +145,7 @@ class Journal:
     def _search_of(self, line: bytes) -> Record:
         """Which search the first line says it is."""
         found = _record(line) or {}
-        if found.get("deql") != "tuning" or not isinstance(found.get("search"), dict):
+        if found.get("deql") != self.kind or not isinstance(found.get("search"), dict):
             raise self._foreign()
         if found.get("version") != VERSION:
             raise JournalError(
@@ -160,7 +163,8 @@ class Journal:
             )
 
     def _foreign(self) -> JournalError:
-        return JournalError(f"{self.path} is not a journal of a search: name another file")
+        what = "search" if self.kind == "tuning" else self.kind
+        return JournalError(f"{self.path} is not a journal of a {what}: name another file")
 
     def _parse(self, line: bytes, number: int) -> Record:
         record = _record(line)
