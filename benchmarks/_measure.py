@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from time import perf_counter, process_time
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["Sample", "Task", "measure", "measure_all", "serve", "show"]
+from deql.weighing import Sample, weigh
 
-_MIB = 2.0**20
+__all__ = ["Sample", "Task", "measure", "measure_all", "serve", "show"]
 
 
 @dataclass(frozen=True)
@@ -25,48 +22,19 @@ class Task:
     finish: Callable[[Any], dict[str, Any]] = lambda result: {}
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Seconds of the work on the clock and of all cores, peak RSS, and RSS right before the work began."""
-
-    seconds: float
-    cpu_seconds: float
-    peak_mib: float
-    before_mib: float
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def cores(self) -> float:
-        """Cores that the work had on average: on a busy machine fewer than it could use."""
-        return self.cpu_seconds / self.seconds
-
-    @property
-    def beyond_mib(self) -> float:
-        """Peak RSS beyond imports and data."""
-        return self.peak_mib - self.before_mib
-
-
 def serve(tasks: Mapping[str, Callable[..., Task]]) -> None:
     """In a child process do the task it was started for and exit; otherwise return at once."""
     if sys.argv[1:2] != ["--child"]:
         return
     name, *arguments = sys.argv[2:]
     task = tasks[name](*arguments)
-    before = _rss_mib()
-    start, cpu_start = perf_counter(), process_time()
-    result = task.work()
-    seconds, cpu_seconds = perf_counter() - start, process_time() - cpu_start
-    peak = _peak_mib()
-    print(json.dumps(asdict(Sample(seconds, cpu_seconds, peak, before, task.finish(result)))))
+    result, sample = weigh(task.work)
+    print(json.dumps(asdict(replace(sample, facts=task.finish(result)))))
     sys.exit()
 
 
 def measure(script: str, name: str, *arguments: object) -> Sample:
-    """One run of task ``name`` of ``script`` in a process of its own.
-
-    A child's peak starts from the parent's RSS when it was started, so a parent imports no more than
-    its children do and leaves data to them.
-    """
+    """One run of task ``name`` of ``script`` in a process of its own."""
     command = [sys.executable, script, "--child", name, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return Sample(**json.loads(done.stdout.splitlines()[-1]))
@@ -106,15 +74,3 @@ def _best(samples: Sequence[Sample]) -> Sample:
     fastest = min(samples, key=lambda sample: sample.seconds)
     leanest = min(samples, key=lambda sample: sample.beyond_mib)
     return Sample(fastest.seconds, fastest.cpu_seconds, leanest.peak_mib, leanest.before_mib, fastest.facts)
-
-
-def _peak_mib() -> float:
-    # Linux counts in KiB, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / _MIB
-
-
-def _rss_mib() -> float:
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * resource.getpagesize() / _MIB
-    return _peak_mib()  # elsewhere the peak so far is the nearest the standard library has
