@@ -13,7 +13,7 @@ from deql.models.base import OF_THE_MACHINE, Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.split import HeldOut
 
-__all__ = ["Tell", "describe", "judge", "name_models", "parameters", "unique_names"]
+__all__ = ["Tell", "describe", "judge", "name_models", "parameters", "sharing", "unique_names"]
 
 Tell = Callable[[str], None]
 
@@ -131,15 +131,22 @@ def judge(
     """
     check_metrics(models.values(), metrics)
     judged: dict[str, Evaluation] = {}
-    for names in _groups(models):
+    for names in sharing(models):
         if tell is not None:
             tell(", ".join(names))
         judged |= evaluate(_fit_together([models[name] for name in names], names, train), target, metrics)
     return {name: judged[name] for name in models}
 
 
-def _groups(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
-    """Names of models that share one fit: all that A = S + diagonal and its inverse depend on is the same."""
+def sharing(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
+    """Names of models that share one fit: all that A = S + diagonal and its inverse depend on is the same.
+
+    Examples
+    --------
+    >>> import deql
+    >>> list(sharing({"EASE": deql.EASE(80.0), "DLAE": deql.DLAE(80.0), "LAE": deql.LAE(80.0)}))
+    [['EASE', 'LAE'], ['DLAE']]
+    """
     groups: dict[Any, list[str]] = {}
     for name, model in models.items():
         key: Any = name

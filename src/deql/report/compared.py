@@ -12,7 +12,7 @@ from deql.evaluation.comparison import Comparison, lower_is_better
 from deql.report import page, plots
 from deql.report.tables import comparison_grid, comparison_legend, p_value, significance_grids
 
-__all__ = ["comparison_page"]
+__all__ = ["comparison_page", "mean_interval"]
 
 
 def comparison_page(title: str, about: Mapping[str, str], comparison: Comparison) -> str:
@@ -72,7 +72,7 @@ def _differences(comparison: Comparison, metric: str) -> tuple[str, str]:
         sample = values[:, better] - values[:, other]
         dots = sample if comparison.over == "splits" else sample[:0]
         name, colour = (test.other, other) if question == "best" else (test.better, better)
-        rows[name] = (colour, dots, _interval(sample))
+        rows[name] = (colour, dots, mean_interval(sample))
     what = (
         f"{comparison.best(metric)} less each other model"
         if question == "best"
@@ -88,7 +88,14 @@ def _differences(comparison: Comparison, metric: str) -> tuple[str, str]:
     return drawn, f"{metric}: {what}, {how}.{lower}"
 
 
-def _interval(sample: NDArray[np.float64]) -> plots.Interval:
+def mean_interval(sample: NDArray[np.float64]) -> plots.Interval:
+    """The mean and its 95 % interval by Student's t; for one value the value alone.
+
+    Examples
+    --------
+    >>> [round(value, 3) for value in mean_interval(np.array([0.01, 0.02, 0.03]))]
+    [0.02, -0.005, 0.045]
+    """
     from scipy.special import stdtrit
 
     n, mean = len(sample), float(sample.mean())

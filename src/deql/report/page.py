@@ -12,19 +12,23 @@ from deql.report.tables import Cell, Grid
 
 __all__ = [
     "anchor", "facts", "figures", "grid_table", "heading", "key", "lead", "model_table", "page", "paragraph",
-    "plain_table",
+    "plain_table", "signed", "standalone",
 ]  # fmt: skip
 
 _SIGNS = "●■◆▲▼✚✖★"
 
-_STYLE = """
+_PALETTE = """
 :root { color-scheme: light dark; --paper: #fff; --card: #f6f7f9; --ink: #1c2128; --soft: #57606a; --grid: #ccd2da;
   --mark: #fff3c4; --c0: #1f6fc9; --c1: #c4500c; --c2: #2b8a3e; --c3: #a02bb0; --c4: #c92a5b; --c5: #0c8599;
   --c6: #846a00; --c7: #5c5f66; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171c; --card: #1d2229; --ink: #e6e9ee; --soft: #a5afbb;
   --grid: #424a55; --mark: #4a3f10; --c0: #6cb2ff; --c1: #ff9d5c; --c2: #69db7c; --c3: #e599f7; --c4: #ff8fab;
   --c5: #66d9e8; --c6: #ffe066; --c7: #ced4da; } }
-* { box-sizing: border-box; }
+"""
+
+_STYLE = (
+    f"{_PALETTE}"
+    """* { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--paper); color: var(--ink);
   font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; line-height: 1.2; margin: .5rem 0 1rem; }
@@ -41,13 +45,15 @@ tbody th, .name { white-space: normal; min-width: 8rem; }
 .ranked tbody th, .ranked .name { min-width: 0; white-space: nowrap; }
 .lead { color: var(--ink); font-size: 1.15rem; padding-left: .9rem; border-left: .25rem solid var(--c0); }
 .spread { color: var(--soft); font-size: .875em; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
+.figures { margin-top: 1rem; display: grid;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem; }
 figure { margin: 0; padding: .8rem; background: var(--card); border-radius: .5rem; min-width: 0; max-width: 40rem; }
 figcaption { font-size: .875rem; margin-top: .4rem; }
 svg { display: block; width: 100%; height: auto; stroke-linejoin: round; }
 .key { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .8rem 0; padding: 0; }
 footer { margin-top: 3rem; font-size: .875rem; }
 """
+)
 
 
 def page(title: str, *parts: str) -> str:
@@ -129,6 +135,26 @@ def figures(drawn: Sequence[tuple[str, str]]) -> str:
     """Plots (SVG) beside or below each other, each with a caption (text)."""
     inner = "\n".join(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for svg, caption in drawn)
     return f'<div class="figures">\n{inner}\n</div>' if drawn else ""
+
+
+def signed(names: Iterable[str]) -> list[str]:
+    """Names, each after the sign that figures draw it with.
+
+    Examples
+    --------
+    >>> signed(["EASE", "DLAE"])
+    ['● EASE', '■ DLAE']
+    """
+    return [f"{_SIGNS[place % COLOURS]} {name}" for place, name in enumerate(names)]
+
+
+def standalone(svg: str) -> str:
+    """A plot of a page as a file of its own, with the page's colours and fonts, light or dark as the reader has it."""
+    head = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="480" '
+    style = f"<style>{_PALETTE}svg {{ background: var(--card); font-family: system-ui, sans-serif; }}</style>"
+    inner = svg.removeprefix("<svg ")
+    end = inner.index(">") + 1
+    return head + inner[:end] + style + inner[end:] + "\n"
 
 
 def _sign(place: int) -> str:

@@ -1,0 +1,168 @@
+"""What every plot stands on: a figure as an SVG fragment, its colours, and what axes have in common.
+
+Figures are drawn in stand-in colours, which then become CSS variables of the page (``--ink``, ``--grid``,
+``--c0`` …), so that one drawing is right on light and on dark paper. They are narrow, because text in an
+SVG shrinks with it and must be read on a phone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from deql.errors import DeqlError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "COLOURS", "GRID", "INK", "MARKERS", "colour_of", "curve", "figure", "height_of", "log_axis", "mark", "marker_of",
+    "name_rows", "need_matplotlib",
+]  # fmt: skip
+
+COLOURS = 8
+MARKERS = "osD^vPX*"
+INK, GRID = "#0a0b0c", "#0a0b0d"
+_COLOUR = [f"#0a0c0{place}" for place in range(COLOURS)]
+_VARIABLES = {INK: "ink", GRID: "grid"} | {colour: f"c{place}" for place, colour in enumerate(_COLOUR)}
+_WIDTH = 4.0
+_MOST_TICKS = 8
+
+
+def need_matplotlib() -> None:
+    """Say what to install, before the long work begins."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise DeqlError('reports need matplotlib: pip install "deql[report]"') from None
+
+
+def colour_of(row: int) -> str:
+    """The stand-in for a row's colour; after the last it begins anew."""
+    return _COLOUR[row % COLOURS]
+
+
+def marker_of(row: int) -> str:
+    """The marker that goes with that colour."""
+    return MARKERS[row % COLOURS]
+
+
+def height_of(rows: int) -> float:
+    """Height of a figure with named rows."""
+    return 0.75 + 0.52 * rows
+
+
+def name_rows(axes: Axes, labels: Sequence[str]) -> None:
+    """Rows from top to bottom, each with its name above: beside it there is no room on a phone."""
+    axes.set_ylim(len(labels) - 0.6, -0.65)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    for row, label in enumerate(labels):
+        short = label if len(label) <= 44 else label[:43] + "…"
+        axes.text(0, row - 0.17, short, transform=axes.get_yaxis_transform(), va="bottom")
+    axes.margins(x=0.08)
+    axes.locator_params(axis="x", nbins=5)
+
+
+def curve(axes: Axes, row: int, x: Any, y: Any, marker: bool, **style: Any) -> None:
+    """A line in the colour, the dashes and the marker of its row."""
+    # Dashes tell curves apart where they lie on each other or colours cannot be seen.
+    dashes = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+    axes.plot(
+        x, y, color=colour_of(row), linewidth=1.8, linestyle=dashes[row % len(dashes)],
+        marker=marker_of(row) if marker else None, markersize=4.5, **style,
+    )  # fmt: skip
+
+
+def mark(axes: Axes, x: float, y: float, label: str, below: bool = False) -> None:
+    """A star in ink, labelled above or below, on the side where there is room."""
+    axes.plot([x], [y], "*", color=INK, markersize=10, zorder=5)
+    axes.get_xlim()  # brings the limits up to date, which the transforms take as they are
+    across = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[0]
+    offset, side = (6, "left") if across <= 0.5 else (-6, "right")
+    axes.annotate(
+        label, (x, y), (offset, -15 if below else 6), textcoords="offset points", fontweight="bold", ha=side, zorder=5
+    )
+
+
+def log_axis(axes: Axes, values: Sequence[float]) -> dict[float, float]:
+    """The place of each of some ascending values on a log axis; 0, which has none, stands below the others."""
+    positive = [value for value in values if value > 0]
+    zero = positive[0] / 3 if positive else 1.0
+    place = {value: value or zero for value in values}
+    low, high = min(place.values()) / 1.3, max(place.values()) * 1.3
+    labels = {zero: "0"} if 0 in values else {}
+    labels |= {tick: f"{tick:g}" for tick in _log_ticks(positive, math.log(high / low))}
+    axes.set_xscale("log")
+    axes.set_xticks(list(labels), list(labels.values()))
+    axes.minorticks_off()
+    axes.set_xlim(low, high)
+    return place
+
+
+def _log_ticks(values: Sequence[float], span: float) -> list[float]:
+    """The values themselves if they are few, without those whose labels would touch; else 1, 3, 10, 30, …"""
+    if len(values) <= _MOST_TICKS:
+        ticks: list[float] = []
+        for value in values:
+            if not ticks or math.log(value / ticks[-1]) >= 0.08 * span:
+                ticks.append(value)
+        return ticks
+    low, high = values[0], values[-1]
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits = (1, 3) if len(decades) <= 5 else (1,)
+    round_ones = [tick for step in decades for digit in digits if low <= (tick := float(f"{digit}e{step}")) <= high]
+    return round_ones if len(round_ones) > 1 else [low, high]
+
+
+def figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 3.0) -> str:
+    """An SVG element that belongs to its page: same fonts and colours, ids of its own, a title for readers."""
+    from io import StringIO
+
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    look: dict[Any, Any] = {
+        "svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10, "axes.spines.top": False,
+        "axes.spines.right": False, "axes.edgecolor": GRID, "axes.labelcolor": INK, "text.color": INK,
+        "xtick.color": INK, "ytick.color": INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "grid.color": GRID,
+        "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "axes.xmargin": 0.02,
+        "xtick.major.size": 0, "ytick.major.size": 0, "text.parse_math": False, "axes.formatter.useoffset": False,
+    }  # fmt: skip
+    out = StringIO()
+    # Names may hold signs that the font used for measuring lacks; the reader's browser has its own fonts.
+    with matplotlib.rc_context(look), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        whole = Figure(figsize=(_WIDTH, height), layout="constrained")
+        axes = whole.add_subplot()
+        draw(axes)
+        whole.savefig(
+            out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
+    return _inline(out.getvalue(), name, title)
+
+
+def _inline(svg: str, name: str, title: str) -> str:
+    view = re.search(r'viewBox="([^"]*)"', svg)
+    assert view is not None
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    body = body[body.index(">", body.index("<svg")) + 1 :]
+    # Only what stands in tags is changed: a model may be named anything.
+    body = re.sub(r"<[^>]*>", lambda tag: _at_home(tag[0], name), body)
+    label = f'<title id="{name}-title">{escape(title)}</title>'
+    head = f'<svg role="img" aria-labelledby="{name}-title" viewBox="{view[1]}">{label}'
+    return head + re.sub(r"\s*\n\s*", "\n", body).strip()
+
+
+def _at_home(tag: str, name: str) -> str:
+    """A tag with ids that no other figure has, and with the fonts and colours of the page."""
+    tag = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", tag)
+    tag = re.sub(r"font-family: [^;\"]*", "font-family: inherit", tag)
+    tag = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    for colour, variable in _VARIABLES.items():
+        tag = tag.replace(colour, f"var(--{variable})")
+    return tag
