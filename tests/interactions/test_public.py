@@ -12,7 +12,7 @@ import pytest
 import deql
 from deql.errors import DataError, ParameterError
 from deql.interactions import public
-from deql.interactions.public import PRESETS, Shape, compare_with_paper, prepare, read_lightgcn_split
+from deql.interactions.public import PRESETS, Shape, compare_with_paper, locate, prepare, read_lightgcn_split
 from deql.split import load_split
 from tests.split.common import cells, fingerprint
 
@@ -106,6 +106,75 @@ def test_gowalla_1(tmp_path):
     (tmp_path / "loc-gowalla_totalCheckins.txt").write_text("\n".join(lines) + "\n")
     pairs = [(u, i) for u, i, _ in ratings()]
     assert_prepared("gowalla-1", tmp_path, at_least(at_least(pairs, 1, 20), 0, 5))
+
+
+def write_halves(folder, pairs):
+    """LightGCN's two files: every third pair is in the test."""
+    for name, kept in (("train", (0, 1)), ("test", (2,))):
+        lists = {u: [str(i) for place, (v, i) in enumerate(pairs) if v == u and place % 3 in kept] for u, _ in pairs}
+        text = "".join(" ".join([str(u), *items]) + "\n" for u, items in lists.items())
+        (folder / f"{name}.txt").write_text(text)
+
+
+class TestGowalla1FromThePublishedSplit:
+    pairs = [(u, i) for u, i, _ in ratings()]  # noqa: RUF012
+
+    def test_the_two_files_are_joined(self, tmp_path):
+        write_halves(tmp_path, self.pairs)
+        split = assert_prepared("gowalla-1", tmp_path, at_least(at_least(self.pairs, 1, 20), 0, 5))
+        assert split.train.steps[0].what.endswith("train.txt, test.txt")
+        assert split.train.steps[0].interactions == len(self.pairs)
+
+    def test_a_pair_of_both_files_counts_once(self, tmp_path):
+        write_halves(tmp_path, self.pairs)
+        before = fingerprint(prepare("gowalla-1", tmp_path, seed=4))
+        (tmp_path / "test.txt").write_text((tmp_path / "train.txt").read_text() + (tmp_path / "test.txt").read_text())
+        assert fingerprint(prepare("gowalla-1", tmp_path, seed=4)) == before
+
+    def test_is_the_same_as_from_check_ins(self, tmp_path):
+        """Where both have all that cleaning keeps."""
+        (tmp_path / "two").mkdir()
+        write_halves(tmp_path / "two", self.pairs)
+        lines = [f"{u}\t2010-10-19T23:55:00Z\t30.2359\t-97.7951\t{i}" for u, i in self.pairs]
+        (tmp_path / "loc-gowalla_totalCheckins.txt").write_text("\n".join(lines) + "\n")
+        one, other = (prepare("gowalla-1", folder, seed=1) for folder in (tmp_path, tmp_path / "two"))
+        assert everything(one) == everything(other)
+        assert sorted(one.test.seen.users.tolist()) == sorted(other.test.seen.users.tolist())
+
+
+class TestLocate:
+    def test_the_first_of_several_files(self, tmp_path):
+        write_halves(tmp_path, LIKED)
+        assert locate("gowalla-1", tmp_path) == ("train.txt", tmp_path / "train.txt")
+        assert locate("gowalla", tmp_path) == ("train.txt", tmp_path / "train.txt")
+        packed = tmp_path / "loc-gowalla_totalCheckins.txt.gz"
+        packed.touch()
+        assert locate("gowalla-1", tmp_path) == ("loc-gowalla_totalCheckins.txt", packed)
+
+    def test_parts_of_a_table(self, tmp_path):
+        (tmp_path / "combined_data_2.txt").touch()
+        assert locate("netflix", tmp_path) == ("combined_data_*.txt", tmp_path / "combined_data_2.txt")
+
+    @pytest.mark.parametrize("name", ["gowalla-1", "gowalla"])
+    def test_half_a_split_is_none(self, tmp_path, name):
+        (tmp_path / "train.txt").write_text("0 1\n")
+        with pytest.raises(DataError, match=rf"has no file test\.txt: get the data set {name} from "):
+            locate(name, tmp_path)
+        (tmp_path / "train.txt").rename(tmp_path / "test.txt")
+        with pytest.raises(DataError, match=r"has no file .*train\.txt: get the data set "):
+            locate(name, tmp_path)
+
+    def test_packed_halves_of_a_split(self, tmp_path):
+        """What is located can be read."""
+        for name in ("train.txt", "test.txt"):
+            with gzip.open(tmp_path / f"{name}.gz", "wt") as file:
+                file.write("0 1 2\n1 2\n")
+        assert locate("gowalla", tmp_path)[1] == tmp_path / "train.txt.gz"
+        assert prepare("gowalla", tmp_path).train.n_interactions == 3
+
+    def test_no_folder(self, tmp_path):
+        with pytest.raises(DataError, match=r"^there is no folder .*missing with the files of msd \(the Echo Nest"):
+            locate("msd", tmp_path / "missing")
 
 
 @pytest.mark.parametrize("file", ["Beauty_5.json.gz", "reviews_Beauty_5.json", "ratings_Beauty.csv", "Beauty.csv"])

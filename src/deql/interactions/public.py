@@ -19,7 +19,7 @@ from deql.interactions.table import Interactions, Step
 if TYPE_CHECKING:
     from deql.split import Split
 
-__all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "prepare", "read_lightgcn_split"]
+__all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "locate", "prepare", "read_lightgcn_split"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ _RATED = {"user": "userId", "item": "movieId", "weight": "rating", "min_weight":
 _FILMS = {"user": "user", "item": "movie", "weight": "rating", "min_weight": 4, "format": "netflix"}
 _LISTENED = {"user": 1, "item": 2, "format": "csv", "header": False}
 _VISITED = {"user": 1, "item": 5, "format": "csv", "header": False}
+_JOINED: dict[str, Any] = {}  # LightGCN's two files as one table
 _LIGHTGCN = "the authors of LightGCN, with their code"
 
 
@@ -104,7 +105,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "gowalla-1": Preset(
         Shape(13_681, 29_243, 677_956), "SNAP, Gowalla check-ins",
-        {"loc-gowalla_totalCheckins.txt": _VISITED},
+        {"loc-gowalla_totalCheckins.txt": _VISITED, "train.txt": _JOINED},
         {"binary": True, "min_users_per_item": 20, "min_items_per_user": 5}, certain=False,
     ),
     "games": Preset(
@@ -154,15 +155,15 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
     if name not in PRESETS:
         raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}")
     preset, folder = PRESETS[name], Path(folder)
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {folder} with the files of {name} ({preset.published})")
+    wanted, found = locate(name, folder)
     if not preset.files:
-        for half in ("train.txt", "test.txt"):
-            _require(name, folder, [half])
         return read_lightgcn_split(folder)
-    wanted, found = _require(name, folder, list(preset.files))
-    source = folder if "*" in wanted else found  # the parts of a table are read by their folder
-    data = clean(read_interactions(source, **preset.files[wanted]), **preset.cleaning)
+    if preset.files[wanted] is _JOINED:
+        table = _join(read_lightgcn_split(folder))
+    else:
+        source = folder if "*" in wanted else found  # the parts of a table are read by their folder
+        table = read_interactions(source, **preset.files[wanted])
+    data = clean(table, **preset.cleaning)
     share = 0.1
     if preset.judged_users is not None:
         share = preset.judged_users / data.n_users
@@ -172,6 +173,29 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
                 f"test, as many for validation and others to train on: is it all of {preset.published}?"
             )
     return split_strong(data, test_users=share, validation_users=share, held_out=0.2, seed=seed)
+
+
+def locate(name: str, folder: Path) -> tuple[str, Path]:
+    """The file of a data set that a folder has: its name as :data:`PRESETS` has it, and its path.
+
+    Raises
+    ------
+    DataError
+        If it has none; says which files it might be, and who publishes them.
+    """
+    preset = PRESETS[name]
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder} with the files of {name} ({preset.published})")
+    found = _require(name, folder, list(preset.files) or ["train.txt"])
+    if found[0] == "train.txt":
+        _require(name, folder, ["test.txt"])
+    return found
+
+
+def _join(split: Split) -> Interactions:
+    """The table that a published split was made of."""
+    train, held_out = split.train, split.test.held_out
+    return Interactions(csr_array(train.matrix + held_out.matrix), train.users, train.items, steps=train.steps)
 
 
 def _require(name: str, folder: Path, names: Sequence[str]) -> tuple[str, Path]:
@@ -188,7 +212,7 @@ def _require(name: str, folder: Path, names: Sequence[str]) -> tuple[str, Path]:
 
 
 def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
-    """Read a split published as LightGCN's two files, ``train.txt`` and ``test.txt``.
+    """Read a split published as LightGCN's two files, ``train.txt`` and ``test.txt``, plain or packed.
 
     Each line is a user and the user's items. Users and items of either file are in train; an item that only the
     test has is a column without interactions, so that counts agree with the published ones. The test shows
@@ -213,15 +237,17 @@ def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
     >>> split.train.n_users, split.train.n_items, split.test.held_out.history(0)
     (2, 3, [3])
     """
+    from deql.interactions.blocks import PACKED
     from deql.interactions.read import read_interactions
     from deql.split import HeldOut, Split
 
     folder = Path(folder)
     halves = []
     for name in ("train.txt", "test.txt"):
-        if not (folder / name).is_file():
+        file = next((file for packing in ("", *PACKED) if (file := folder / (name + packing)).is_file()), None)
+        if file is None:
             raise DataError(f"{folder} has no file {name}: a published split is a folder with train.txt and test.txt")
-        halves.append(read_interactions(folder / name, "user", "item", format="lightgcn"))
+        halves.append(read_interactions(file, "user", "item", format="lightgcn"))
     if any(one.dtype != other.dtype for one, other in zip(*((half.users, half.items) for half in halves), strict=True)):
         raise DataError(f"{folder}: ids are whole numbers in one of train.txt and test.txt and text in the other")
     users = np.union1d(*(half.users for half in halves))
