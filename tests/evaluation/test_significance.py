@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from deql.errors import ParameterError
-from deql.evaluation.significance import holm, paired_t, wilcoxon
+from deql.evaluation.significance import holm, paired_t, t_tail, wilcoxon
 
 PAIRS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=9)
 
@@ -28,6 +28,13 @@ def test_t_by_hand():
     # Differences 1, 2, 3: mean 2, sd 1, t = 2√3 with two degrees of freedom, whose tail is ½ − t / (2√(2 + t²)).
     t = 2 * math.sqrt(3)
     assert paired_t([2, 4, 6], [1, 2, 3]) == pytest.approx(0.5 - t / (2 * math.sqrt(2 + t * t)))
+
+
+def test_t_of_a_mean_that_is_less_certain():
+    # As above, but with twice the variance of the mean: t = √6.
+    t = math.sqrt(6)
+    assert t_tail(3, 2.0, 1.0, 2 / 3) == pytest.approx(0.5 - t / (2 * math.sqrt(2 + t * t)))
+    assert t_tail(3, 2.0, 1.0) == paired_t([2, 4, 6], [1, 2, 3])
 
 
 def test_degenerate_pairs():

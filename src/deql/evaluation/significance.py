@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deql.errors import ParameterError
 
-__all__ = ["holm", "paired_t", "wilcoxon"]
+__all__ = ["holm", "paired_t", "t_tail", "wilcoxon"]
 
 # Up to here the signed-rank distribution is counted out; beyond, the normal curve is as good.
 EXACT_PAIRS = 50
@@ -40,16 +40,36 @@ def paired_t(better: ArrayLike, other: ArrayLike) -> float:
     >>> paired_t([0.3, 0.4], [0.3, 0.4])
     1.0
     """
-    from scipy.special import stdtr
-
     differences = _differences(better, other)
     n = len(differences)
-    if n < 2:
-        return float("nan")
-    mean, spread = differences.mean(), differences.std(ddof=1)
-    if spread == 0:
+    return t_tail(n, differences.mean(), differences.var(ddof=1)) if n > 1 else float("nan")
+
+
+def t_tail(n: int, mean: float, variance: float, factor: float | None = None) -> float:
+    """The same test of n differences of which only mean and variance are known.
+
+    Parameters
+    ----------
+    n : int
+        At least 2: there are n − 1 degrees of freedom.
+    mean, variance : float
+        Of the differences; the variance is that of a sample (÷ n − 1).
+    factor : float, optional
+        The variance of the mean as a share of that of the differences; 1/n, which holds for independent ones, if it
+        is not given.
+
+    Examples
+    --------
+    >>> round(t_tail(3, 0.02, 0.0001), 4)  # of 0.01, 0.02 and 0.03
+    0.0371
+    >>> round(t_tail(3, 0.02, 0.0001, 1 / 3 + 1 / 4), 4)
+    0.0601
+    """
+    from scipy.special import stdtr
+
+    if variance <= 0:
         return 0.0 if mean > 0 else 1.0
-    return float(stdtr(n - 1, -mean / (spread / np.sqrt(n))))
+    return float(stdtr(n - 1, -mean / np.sqrt(variance * (1 / n if factor is None else factor))))
 
 
 def wilcoxon(better: ArrayLike, other: ArrayLike) -> float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS", "GRID", "INK", "MARKERS", "colour_of", "curve", "figure", "height_of", "log_axis", "mark", "marker_of",
-    "name_rows", "need_matplotlib",
+    "name_rows", "need_matplotlib", "round_ticks",
 ]  # fmt: skip
 
 COLOURS = 8
@@ -113,10 +113,21 @@ def _log_ticks(values: Sequence[float], span: float) -> list[float]:
                 ticks.append(value)
         return ticks
     low, high = values[0], values[-1]
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    digits = (1, 3) if len(decades) <= 5 else (1,)
-    round_ones = [tick for step in decades for digit in digits if low <= (tick := float(f"{digit}e{step}")) <= high]
+    round_ones = round_ticks(low, high, (1, 3))
     return round_ones if len(round_ones) > 1 else [low, high]
+
+
+def round_ticks(low: float, high: float, digits: Sequence[int]) -> list[float]:
+    """Powers of ten within limits, times each of some digits where the limits are within a factor of 1,000.
+
+    Examples
+    --------
+    >>> round_ticks(0.9, 11.0, (1, 2, 5)), round_ticks(0.5, 2000.0, (1, 2, 5))
+    ([1.0, 2.0, 5.0, 10.0], [1.0, 10.0, 100.0, 1000.0])
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    shown = digits if high / low < 1000 else (1,)
+    return [tick for step in decades for digit in shown if low <= (tick := float(f"{digit}e{step}")) <= high]
 
 
 def figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 3.0) -> str:

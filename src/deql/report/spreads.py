@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deql.report.drawing import INK, colour_of, figure, marker_of, name_rows
+from deql.report.drawing import INK, colour_of, figure, marker_of, name_rows, round_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def costs(
 
     def draw(axes: Axes) -> None:
         for axis, (low, high) in (("x", xs), ("y", ys)):
-            ticks = round_ticks(low, high)
+            ticks = round_ticks(low, high, (1, 2, 5))
             getattr(axes, f"set_{axis}scale")("log")
             getattr(axes, f"set_{axis}ticks")(ticks, [f"{tick:g}" for tick in ticks])
             getattr(axes, f"set_{axis}lim")(low, high)
@@ -84,16 +84,3 @@ def log_range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values) / 2, max(values) * 2
     missing = max(1.0, math.sqrt(10 * low / high))
     return low / missing, high * missing
-
-
-def round_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, … within limits, or only powers of ten where those are many.
-
-    Examples
-    --------
-    >>> round_ticks(0.9, 11.0), round_ticks(0.5, 2000.0)
-    ([1.0, 2.0, 5.0, 10.0], [1.0, 10.0, 100.0, 1000.0])
-    """
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    digits = (1, 2, 5) if high / low < 1000 else (1,)
-    return [tick for step in decades for digit in digits if low <= (tick := float(f"{digit}e{step}")) <= high]
