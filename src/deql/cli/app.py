@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from deql import __version__
-from deql.cli import compare, data, demo, evaluate, fit, query, table, tune
+from deql.cli import compare, data, demo, evaluate, fit, query, reproduce, table, tune
 from deql.cli.show import say
 from deql.errors import DeqlError, reason
 
@@ -36,6 +36,7 @@ app.command("compare")(compare.compare)
 app.command("recommend")(query.recommend)
 app.command("similar")(query.similar)
 app.command("explain")(query.explain)
+app.command("reproduce")(reproduce.reproduce)
 
 tables = typer.Typer(no_args_is_help=False, help="Look at tables, convert, clean and split them.")
 tables.command("info")(table.info)
@@ -127,6 +128,7 @@ def _in_options(message: str) -> str:
     message = re.sub(r"\b(dtype|engine|device|folder|min_users_per_item)=(?:'(\w+)'|(?=\d)(\w+))",
                      lambda found: f"--{found[1].replace('_', '-')} {found[2] or found[3]}", message)  # fmt: skip
     message = re.sub(r"(journal of a search.*: name another) file", r"\1 with --journal", message)
+    message = re.sub(r"(journal of a reproduction: name another) file", r"\1 folder with --out", message)
     return message.replace("ids='text'", "--ids text")
 
 

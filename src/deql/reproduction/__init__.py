@@ -1,0 +1,1 @@
+"""The paper's tables and figures, made again: on the data sets that are there, and always on the bundled one."""
