@@ -155,7 +155,7 @@ class Journal:
 
     def _refuse_unless_empty(self, before: Record, now: Record) -> None:
         """Another search may only make way if it has found nothing."""
-        if any(record.get("values") for record in self.records):
+        if any(record.get("values") or record.get("found") for record in self.records):
             changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
             raise JournalError(
                 f"{self.path} is the journal of a search with other {', '.join(changed)}: "

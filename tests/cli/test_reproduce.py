@@ -117,9 +117,7 @@ def test_no_choices_for_a_data_set(capsys, place, monkeypatch, name):
     answer(capsys, "reproduce", name, "--only", "debian", "-o", "out")
     text = (place / "out" / f"{name}.md").read_text(encoding="utf-8")
     key = f"debian-{TABLES[name].protocols[0]}"
-    assert (
-        f"\nNo hyper-parameters are known for {key}: deql reproduce choices --only {key} searches for them.\n" in text
-    )
+    assert f" are known for {key}: deql reproduce choices --only {key} searches for them.\n" in text
 
 
 class TestChoices:
@@ -160,7 +158,7 @@ class TestNonsense:
             (["strong", "--only", "gowala"], "unknown data set 'gowala': say one of ml20m, "),
             (
                 ["strong", "--data", "nowhere"],
-                "there is no folder nowhere: name the one that has a folder for each data set",
+                "there is no folder nowhere (--data or $DEQL_DATA): name the one that has a folder for each data set",
             ),
             (["--data", "nowhere"], "there is no folder nowhere"),
             (["weak", "--only", "games"], "weak has no data: it is not about games"),

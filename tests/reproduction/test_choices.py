@@ -1,6 +1,7 @@
 """Hyper-parameters in TOML: what is written is read, what is wrong is named, and the best is the best."""
 
 import math
+import re
 from importlib.resources import files
 
 import pytest
@@ -50,9 +51,12 @@ class TestRoundTrip:
             ": gowalla, EASE: unknown origin 'lucky': say one of found, published, ",
         ),
         ("[gowalla.EASE]\nfound = 80.0", ": gowalla, EASE, found must be a table, got 80.0$"),
-        ("[gowalla.EASE]\nfound = {b = 1.0}", ": gowalla, EASE, found: EASE has no parameter 'b'$"),
+        ("[gowalla.EASE]\nfound = {b = 1.0}", ": gowalla, EASE, found: EASE has no parameter 'b': it has l2$"),
         ("[gowalla.EASE]\nfound = {l2 = -1.0}", ": gowalla, EASE, found: l2 must be a number from 0 up, got -1.0$"),
-        ("[gowalla.DLAE]\nfound = {dropout = 1.5}", ": gowalla, DLAE, found: dropout must be a number from 0 to "),
+        (
+            "[gowalla.DLAE]\nfound = {l2 = 1.0, dropout = 1.5}",
+            ": gowalla, DLAE, found: dropout must be a number from 0 to ",
+        ),
         ("[gowalla.EASE]\nfound = {l2 = 'much'}", ": gowalla, EASE, found: l2 must be a number, got 'much'$"),
         ("[gowalla.EASE]\nfound = {engine = 'disk'}", ": gowalla, EASE, found: engine must be a number, got 'disk'$"),
         ("[gowalla.EASE]\nfound = {validation = 3}", ": gowalla, EASE, found, validation must be a table, got 3$"),
@@ -173,3 +177,22 @@ def test_a_tuning_has_what_is_needed():
 
 def test_origins_are_told_in_words():
     assert list(ORIGINS) == ["found", "published", "test"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("found = {}", "EASE needs l2"),
+        ("found = {l2 = 1" + "0" * 400 + "}", "l2 is too large"),
+        ("found = {l2 = 5.0, progress = 3}", "EASE has no parameter 'progress': it has l2"),
+        ('found = {l2 = 5.0, validation = {"ndcg@20" = inf}}', "ndcg@20 must be a number, got inf"),
+    ],
+)
+def test_what_a_row_cannot_have(entry, told):
+    with pytest.raises(DataError, match=f"found: {re.escape(told)}$"):
+        read_choices(f"[gowalla.EASE]\n{entry}", "a.toml")
+
+
+def test_odd_names_of_data_survive():
+    text = write_choices({"my data": [Choice("EASE", {"l2": 5.0}, "found")]})
+    assert read_choices(text, "a.toml")["my data"][0].words == "l2=5"

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 import deql
+from deql.errors import DeqlError
 from deql.interactions import Interactions
 from deql.journal import Journal
 from deql.reproduction import cost, tables
@@ -69,7 +70,7 @@ def test_the_papers_numbers_stand_beside_ours(split, weighed, monkeypatch):
     told = " ".join(section.remarks)
     assert "reports 27.9 to 37.3 times the memory" in told  # EASE: 60e9 / 2³¹
     assert "96 cores" in told
-    assert "one half is kept, in float32: 0.000 GiB" in told
+    assert "one half is kept, in float32: less than 0.01 GiB, so that memory is of the process" in told
     assert "weighs users" not in told
     assert "DLAE, EDLAE, RDLAE" in told
     assert "paper, on a GPU" in section.figures[0].svg
@@ -89,6 +90,26 @@ def test_a_data_set_without_choices_says_what_to_do(split, monkeypatch):
     lead, (section,) = cost.cost(make_order(make_bench(split), monkeypatch=monkeypatch))
     assert lead == ""
     assert "deql reproduce choices --only yelp2018" in section.words[0]
+
+
+def test_a_row_that_cannot_be_fitted_leaves_the_others(split, weighed, monkeypatch):
+    fit_apart = cost.fit_apart
+
+    def fails(choice, *rest):
+        if choice is EASE:
+            raise DeqlError("EASE (l2=3) could not be weighed: an item has no users")
+        return fit_apart(choice, *rest)
+
+    monkeypatch.setattr(cost, "fit_apart", fails)
+    order = make_order(make_bench(split), EASE, DEQL_L2, monkeypatch=monkeypatch)
+    _, (section,) = cost.cost(order)
+    assert [names[0] for names, _ in section.grids[0].rows] == ["EASE", "DEQL(L2)"]
+    row = list(cells(section, "EASE").values())
+    assert row[2:] == ["2", "60", *["–"] * 5]
+    assert "EASE (l2=3) could not be weighed: an item has no users." in section.remarks
+    assert "for them: DLAE, EDLAE" in section.remarks[-1]
+    with pytest.raises(DeqlError, match="an item has no users"):
+        cost.cost(make_order(make_bench(split), EASE, monkeypatch=monkeypatch))
 
 
 def test_only_what_the_journal_lacks_is_fitted(split, weighed, monkeypatch):

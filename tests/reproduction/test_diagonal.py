@@ -120,6 +120,23 @@ def test_larger_where_the_paper_finds_it_larger(tmp_path, monkeypatch, medians, 
     assert said in lead
 
 
+def test_with_b_0_there_is_nothing_to_tell(small, tmp_path):
+    wanted = order(tmp_path, own=write_small(tmp_path, **{"DEQL(L2)": {"l2": 5.0, "dropout": 0.5, "b": 0.0}}))
+    lead, (section, _) = diagonal(wanted)
+    assert lead == "With b = 0 the diagonal is zero on Debian (bundled)."
+    assert section.words[0].endswith("With b = 0 the diagonal is zero.")
+    assert not [*section.grids, *section.figures, *section.remarks]
+
+
+def test_bins_of_one_item_have_no_mode():
+    few = distribution(np.array([0.02, 0.05, 0.09])) | {"groups": by_popularity(*np.full((2, 3), 0.5), np.arange(1, 4))}
+    assert module._remarks(few)[0] == (
+        "No bin of width 0.002 has two items, so there is no mode; 100.0 % of the items are below 0.1."
+    )
+    assert str(module._grid(few).rows[1][1][0]) == "–"
+    assert module._lead({"X": (Bench("gowalla", "weak", Path()), few)}) == "Median of the learned diagonal: X 0.050."
+
+
 def test_data_without_choices(small, tmp_path, monkeypatch):
     monkeypatch.setattr("deql.reproduction.tables.stored_choices", lambda *_: [])
     lead, sections = diagonal(order(tmp_path, own=write_small(tmp_path, rows={})))

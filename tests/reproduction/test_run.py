@@ -141,3 +141,38 @@ class TestJudge:
         (strong,) = run.judge(Bench("debian", "strong", None), ease)
         assert len(fits) == 2
         assert weak["key"]["split"] != strong["key"]["split"]
+
+
+@pytest.mark.parametrize("left_out", ["found", "when", "machine", "seconds", "key"])
+def test_a_damaged_record_is_named(tmp_path, left_out):
+    path = tmp_path / "measured.jsonl"
+    with Journal(path, {}, "reproduction") as journal:
+        Run(journal).remember("sum", {"of": 2}, lambda: {"value": 3})
+    head, line = path.read_text(encoding="utf-8").splitlines()
+    record = {name: value for name, value in json.loads(line).items() if name != left_out}
+    path.write_text(f"{head}\n{json.dumps(record)}\n", encoding="utf-8")
+    with Journal(path, {}, "reproduction") as journal, pytest.raises(JournalError, match=r"^line 2 of .* is damaged"):
+        Run(journal)
+
+
+def test_a_journal_of_other_work_is_not_erased(tmp_path):
+    path = tmp_path / "measured.jsonl"
+    with Journal(path, {}, "reproduction") as journal:
+        Run(journal).remember("sum", {"of": 2}, lambda: {"value": 3})
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="with other x"):
+        Journal(path, {"x": 1}, "reproduction")
+    assert path.read_bytes() == before
+
+
+def test_a_model_without_a_solution_does_not_end_the_others(small):
+    from dataclasses import replace
+
+    bench = Bench("debian", "weak", None)
+    split = bench.first
+    empty = split.train.keep(split.train.matrix.indices > 0)  # nobody has the first item
+    bench.__dict__["first"] = replace(split, train=empty)
+    plain, ease = Choice("DEQL(plain)", {"dropout": 0.5, "b": 1.0}, "found"), Choice("EASE", {"l2": 5.0}, "found")
+    first, second = Run(Journal(None, {}, "reproduction")).judge(bench, [plain, ease])
+    assert "no interactions" in first["found"]["failure"]
+    assert 0 < second["found"]["recall@20"] <= 1

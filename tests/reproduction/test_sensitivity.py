@@ -166,7 +166,8 @@ def test_sections_figures_and_data_without_choices(small, tmp_path, monkeypatch)
     assert [section.heading for section in sections] == headings
     strong, weak = sections[:2]
     assert weak.words == [
-        "No hyper-parameters are known for debian-weak: deql reproduce choices --only debian-weak searches for them."
+        "No hyper-parameters of DEQL(L2) chosen on validation data are known for debian-weak: deql reproduce choices "
+        "--only debian-weak searches for them."
     ]
     assert lead.startswith("Debian (bundled), strong: at a fixed λ, Recall@20 ")
     assert [grid.title for grid in strong.grids] == [
@@ -307,6 +308,42 @@ def test_the_paper_is_judged_on_the_curve_that_it_draws(tmp_path, monkeypatch, u
     assert "At a fixed l2, which the paper's curve is not: Recall@20 peaks at b = 0.5, which does not agree" in text(
         sections[0]
     )
+
+
+def test_a_b_that_prints_like_another_has_a_model_of_its_own(small, undrawn, tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "AT_FIXED_LAMBDA", (0.0, 1.0))
+    close = Choice(ROW, {"l2": 5.0, "dropout": 0.4, "b": 1.00000001}, "found", "a search")
+    wanted = order(tmp_path, own=choices(tmp_path, close))
+    _, sections = b_sensitivity(wanted)
+    at_l2, at_lambda = wanted.run.used
+    assert at_lambda["found"]["b"] == [0.0, 1.0, 1.00000001]
+    for record in (at_l2, at_lambda):
+        assert all(len(record["found"][metric]["means"]) == len(record["found"]["b"]) for metric in METRICS)
+    assert len(sections[-1].grids[0].rows) == len(CURVE) + 1
+    assert at_l2["key"]["b"].startswith("0, 0.1, ")  # as in journals of before
+    assert "0.9, 1, 1.00000001, 1.1" in at_l2["key"]["b"]
+
+
+def test_a_flat_line_has_no_peak_and_a_single_user_no_p_value(small, undrawn, tmp_path, monkeypatch):
+    nothing = [float("nan")] * len(BS)
+    flat = Line("recall@20", BS, [1.0] * len(BS), nothing, nothing)
+    tied = Line("ndcg@20", BS, [0.4, 0.4, 0.4, 0.3, 0.3, 0.3], nothing, nothing)
+    published = Choice(ROW, FOUND.parameters, "published", "a paper")
+    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda _run, _bench, one, _bs: Curve(one, 0.5, [flat, tied], 1))
+    monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: None)
+    monkeypatch.setattr(Order, "choices", lambda *_: [FOUND, published])
+    lead, sections = b_sensitivity(order(tmp_path))
+    told = text(sections[0])
+    assert "Recall@20 is the same at every b, NDCG@20 peaks at b = 0, which is EDLAE; the users judged do not" in lead
+    assert "1 user is judged." in told
+    assert sections[0].remarks[0] == "Recall@20 is the same at every b, 1.0000."
+    assert "b = 0.5, which validation data chose, is as good as the peak." in told
+    assert "but b = 0.9, which would, is as good: that decides nothing." in verdict(tied, "near")[1]
+    assert "(p" not in told
+    assert "0.0000" not in told
+    # The published choice is the same, and is not shown again.
+    assert sections[-1].grids[0].header == ["b", "Recall@20", "NDCG@20"]
+    assert len(sections[0].grids) == 1
 
 
 @pytest.mark.parametrize(

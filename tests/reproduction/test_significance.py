@@ -10,9 +10,11 @@ from scipy import stats
 import deql
 from deql.journal import Journal
 from deql.report.tables import number, p_value
+from deql.reproduction.choices import Choice
+from deql.reproduction.paired import SplitTest
 from deql.reproduction.paper import METRICS, WEIGHTED, reported
 from deql.reproduction.run import Run
-from deql.reproduction.significance import SEEDS, significance
+from deql.reproduction.significance import SEEDS, _identities, significance
 from tests.reproduction.common import SMALL, order, write_checkins, write_small
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")
@@ -87,7 +89,7 @@ def test_means_and_tests_are_those_of_independent_code(oracle, undrawn, tmp_path
             assert cells["p overlap"] == p_value(stats.t.sf(t, 4))
             over_users = stats.ttest_rel(users[pair[0]], users[pair[1]], alternative="greater").pvalue
             assert cells["p users"] == p_value(over_users)
-    assert f"{tests['DEQL(L2) ≤ EDLAE', 'Recall@20']['difference']} in Recall@20" in lead
+    assert f"{tests['DEQL(L2) ≤ EDLAE', 'Recall@20']['difference'].replace('-', '−')} in Recall@20" in lead
 
 
 def test_users_are_counted_once(small, undrawn, tmp_path):
@@ -146,6 +148,15 @@ class TestOneModelUnderTwoNames:
         assert cells == {"difference": "+0.0000"} | dict.fromkeys(["here", "p Holm", "p overlap", "p users"], "–")
         assert len(section.figures) == 4
 
+    def test_by_one_metric_only(self):
+        rows = {row: Choice(row, SMALL[row], "found") for row in ROWS[:3]}
+        tests = [
+            SplitTest("DEQL(L2)", "EDLAE", metric, np.full(5, 0.1 * place)) for place, metric in enumerate(METRICS)
+        ]
+        assert _identities(rows, {row: row for row in rows}, tests)[-1] == (
+            "DEQL(L2) ≤ EDLAE cannot be tested by Recall@20: the two have the same values on every split."
+        )
+
 
 def test_without_the_row_of_weights_or_any_choices(small, undrawn, tmp_path):
     papers = {row: SMALL[row] for row in ROWS[:3]}
@@ -157,7 +168,7 @@ def test_without_the_row_of_weights_or_any_choices(small, undrawn, tmp_path):
         lead, (section,) = significance(order(tmp_path, own=write_small(tmp_path, rows=rows)))
         assert lead == ""
         (words,) = section.words
-        assert words.startswith("No hyper-parameters are known for debian-strong: deql reproduce choices --only ")
+        assert words.startswith(f"No hyper-parameters of {left} chosen on validation data are known for debian-strong")
 
 
 def test_the_papers_numbers_stand_beside(small, undrawn, tmp_path):

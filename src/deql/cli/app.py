@@ -128,7 +128,8 @@ def _in_options(message: str) -> str:
     message = re.sub(r"\b(dtype|engine|device|folder|min_users_per_item)=(?:'(\w+)'|(?=\d)(\w+))",
                      lambda found: f"--{found[1].replace('_', '-')} {found[2] or found[3]}", message)  # fmt: skip
     message = re.sub(r"(journal of a search.*: name another) file", r"\1 with --journal", message)
-    message = re.sub(r"(journal of a reproduction: name another) file", r"\1 folder with --out", message)
+    if re.search(r"measured\.jsonl|-(family|weights)[^ ]*\.tuning\.jsonl", message):  # named by deql reproduce itself
+        message = re.sub(r"name another( file)?( with --journal)?", "name another folder with --out", message)
     return message.replace("ids='text'", "--ids text")
 
 

@@ -46,7 +46,7 @@ def reproduce(
     engines: EngineOptions,
 ) -> None:
     """Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after a kill."""
-    from deql.reproduction.benches import find_benches
+    from deql.reproduction.benches import find_benches, readable
     from deql.reproduction.tables import TABLES
 
     known = [*TABLES, "all", "choices"]
@@ -73,7 +73,7 @@ def reproduce(
         if name == "choices":
             _search(run, data, wanted, folder, json)
             return
-        benches, absent = find_benches(data, PROTOCOLS, wanted)  # once, so that each is read once for all tables
+        benches, absent = readable(*find_benches(data, PROTOCOLS, wanted))  # once, and before any long work
         made = {}
         for one in names:
             made[one] = _make(one, run, benches, absent, folder, _command(one, data, wanted, engines))
@@ -128,7 +128,7 @@ def _search(run: Run, data: Path | None, wanted: Sequence[str], folder: Path, as
     """Search for hyper-parameters anew, on validation data, and keep them beside the tables, which then use them."""
     from deql.atomic import write_text
     from deql.reproduction.benches import find_benches
-    from deql.reproduction.choices import Choice, own_choices, write_choices
+    from deql.reproduction.choices import Choice, merged, own_choices, write_choices
     from deql.reproduction.search import search
 
     own = folder / CHOICES
@@ -140,7 +140,8 @@ def _search(run: Run, data: Path | None, wanted: Sequence[str], folder: Path, as
     for bench in benches:
         say(f"searching on {bench.key}")
         chosen[bench.key] = search(bench, folder, tell=run.tell, progress=progress_wanted())
-        write_text(own, write_choices(known | chosen))
+        known[bench.key] = merged(known.get(bench.key, []), chosen[bench.key])
+        write_text(own, write_choices(known))
     if as_json:
         print_json({key: {one.row: one.parameters for one in several} for key, several in chosen.items()})
     else:

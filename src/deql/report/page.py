@@ -41,7 +41,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-spa
 th, td { padding: .35rem .8rem .35rem 0; text-align: right; border-bottom: 1px solid var(--grid); }
 th:first-child, .name { text-align: left; font-weight: 400; } thead th { color: var(--soft); font-weight: 600; }
 td strong { background: var(--mark); padding: 0 .25em; border-radius: .2em; }
-tbody th, .name { white-space: normal; min-width: 8rem; }
+tbody th, .name { white-space: normal; min-width: 8rem; overflow-wrap: normal; }
 .ranked tbody th, .ranked .name { min-width: 0; white-space: nowrap; }
 .lead { color: var(--ink); font-size: 1.15rem; padding-left: .9rem; border-left: .25rem solid var(--c0); }
 .spread { color: var(--soft); font-size: .875em; }

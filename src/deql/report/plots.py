@@ -33,15 +33,17 @@ __all__ = [
 Interval = tuple[float, float, float]
 
 
-def intervals(name: str, title: str, values: Mapping[str, Interval], xlabel: str) -> str:
-    """One dot for each model, with its interval: value, low, high."""
+def intervals(
+    name: str, title: str, values: Mapping[str, Interval], xlabel: str, colours: Sequence[int] | None = None
+) -> str:
+    """One dot for each model, with its interval: value, low, high; each in its own colour, if none are given."""
 
     def draw(axes: Axes) -> None:
         name_rows(axes, list(values))
         for row, (value, low, high) in enumerate(values.values()):
-            colour = colour_of(row)
-            axes.plot([low, high], [row, row], color=colour, linewidth=2, solid_capstyle="butt")
-            axes.plot([value], [row], marker_of(row), color=colour, markersize=6)
+            place = row if colours is None else colours[row]
+            axes.plot([low, high], [row, row], color=colour_of(place), linewidth=2, solid_capstyle="butt")
+            axes.plot([value], [row], marker_of(place), color=colour_of(place), markersize=6)
         axes.set_xlabel(xlabel)
 
     return figure(name, title, draw, height_of(len(values)))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from deql.report import page, plots
 from deql.report.tables import Cell, Grid, number
@@ -27,6 +30,9 @@ _WORDS: dict[Origin, str] = {
 
 Paper = dict[str, list[float]]
 
+_OURS, _THEIRS = 0, 7
+"""Numbers of colours."""
+
 
 @dataclass(frozen=True)
 class _Measured:
@@ -37,6 +43,11 @@ class _Measured:
 
     def value(self, metric: str) -> float:
         return float(self.record["found"][metric])
+
+    def error(self, metric: str) -> float:
+        """Standard error over users; NaN where it is not known."""
+        known = self.record["found"]["errors"].get(metric)
+        return float("nan") if known is None else float(known)
 
     def lack(self, paper: Paper) -> list[float]:
         """What the paper's numbers have more, in the order of the metrics; as it prints them, to four digits."""
@@ -60,9 +71,14 @@ def accuracy(order: Order) -> tuple[str, list[Section]]:
 
 def _section(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[Section, str]:
     """One data set of a table, every row fitted with each of its choices beside what the paper reports; and a lead."""
-    measured = [
+    everything = [
         _Measured(choice, record) for choice, record in zip(choices, run.judge(bench, choices), strict=True)
     ]  # fmt: skip
+    measured = [one for one in everything if "failure" not in one.record["found"]]
+    failed = [f"{one.choice.row} ({one.choice.words}) has no solution here: {one.record['found']['failure']}."
+              for one in everything if one not in measured]  # fmt: skip
+    if not measured:
+        return Section(bench.label, failed), f"{bench.label}: no row has a solution."
     paper = reported(bench.protocol, bench.name)
     grids = [
         grid for origin in ORIGINS
@@ -71,9 +87,9 @@ def _section(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[Section
     if paper:
         grids.append(_others(paper))
     users = measured[0].record["found"]["users"]
-    words = [f"{capitalised(bench.first.describe())}. {users:,} users are judged."]
+    words = [f"{capitalised(bench.first.describe())}. {users:,} user{' is' if users == 1 else 's are'} judged."]
     comparable = {} if bench.caveat else paper
-    remarks = [*bench.caveat, *_met(measured, comparable), *_identities(measured), *_sources(choices)]
+    remarks = [*bench.caveat, *failed, *_met(measured, comparable), *_identities(measured), *_sources(choices)]
     figures = _figures(bench, measured, comparable)
     return Section(bench.label, words, grids, figures=figures, remarks=remarks), _lead(bench, measured, comparable)
 
@@ -116,12 +132,16 @@ def _others(paper: Paper) -> Grid:
 
 def _lead(bench: Bench, measured: Sequence[_Measured], paper: Paper) -> str:
     """What the row is worth that validation data would take, in one sentence."""
-    found = [one for one in measured if one.choice.origin == "found"] or measured
     # The row is chosen as its hyper-parameters are: by what it was worth on validation data.
-    top = max(found, key=lambda one: one.choice.validation.get(METRICS[1], 0.0))
-    values, errors = [top.value(metric) for metric in METRICS], top.record["found"]["errors"]
-    told = " and ".join(f"{NAMES[metric]} {number(value)} ± {errors[metric]:.4f}"
-                        for metric, value in zip(METRICS, values, strict=True))  # fmt: skip
+    found = [one for one in measured if one.choice.origin == "found" and METRICS[1] in one.choice.validation]
+    if not found:
+        return f"{bench.label}: no row was chosen on validation data."
+    top = max(found, key=lambda one: one.choice.validation[METRICS[1]])
+    values = [top.value(metric) for metric in METRICS]
+    told = " and ".join(
+        f"{NAMES[metric]} {number(value)}" + ("" if math.isnan(top.error(metric)) else f" ± {top.error(metric):.4f}")
+        for metric, value in zip(METRICS, values, strict=True)
+    )
     passed = f", {best_passed(values, paper)}" if paper else ""
     return f"{bench.label}: {top.choice.row}, {ORIGINS[top.choice.origin]}, has {told} on the test part{passed}."
 
@@ -209,20 +229,20 @@ def _sources(choices: Sequence[Choice]) -> list[str]:
 
 def _figures(bench: Bench, measured: Sequence[_Measured], paper: Paper) -> list[Figure]:
     """A dot for each row as measured, within its standard error, and one for each row of the paper not fitted here."""
+    found = [one for one in measured if one.choice.origin == "found"]
+    if not found:
+        return []
     drawn = []
     for place, metric in enumerate(METRICS):
         values = {f"{row} (paper)": (value[place], value[place], value[place])
                   for row, value in paper.items() if row not in LINEAR}  # fmt: skip
-        for one in measured:
-            if one.choice.origin == "found":
-                error = one.record["found"]["errors"][metric]
-                here = one.value(metric)
-                values[one.choice.row] = (here, here - error, here + error)
+        for one in found:
+            here, error = one.value(metric), np.nan_to_num(one.error(metric))
+            values[one.choice.row] = (here, here - error, here + error)
         ordered = dict(sorted(values.items(), key=lambda entry: -entry[1][0]))
         name = f"{bench.key}-{page.anchor(metric)}"
-        if not ordered:
-            continue
-        svg = plots.intervals(name, f"{NAMES[metric]} on {bench.label}", ordered, NAMES[metric])
-        drawn.append(Figure(svg, f"{NAMES[metric]} on the test part of {bench.label}, ± one standard error over users; "
-                                 "hyper-parameters chosen on validation data."))  # fmt: skip
+        colours = [_OURS if row in LINEAR else _THEIRS for row in ordered]
+        svg = plots.intervals(name, f"{NAMES[metric]} on {bench.label}", ordered, NAMES[metric], colours)
+        drawn.append(Figure(svg, f"{NAMES[metric]} on the test part of {bench.label}: ours with hyper-parameters "
+                                 "chosen on validation data, ± one standard error over users."))  # fmt: skip
     return drawn

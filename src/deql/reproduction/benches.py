@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from deql.errors import DataError, ParameterError
-from deql.interactions.public import PRESETS, locate, prepare
+from deql.interactions.public import PRESETS, compare_with_paper, locate, prepare
 
 if TYPE_CHECKING:
     from deql.split import Split
 
-__all__ = ["BUNDLED", "Absent", "Bench", "find_benches", "fingerprint"]
+__all__ = ["BUNDLED", "Absent", "Bench", "find_benches", "fingerprint", "readable"]
 
 BUNDLED = "debian"
 Protocol = Literal["strong", "weak"]
@@ -76,14 +76,24 @@ class Bench:
         """Name of the choices for it: the bundled data are judged both ways."""
         return f"{self.name}-{self.protocol}" if self.folder is None else self.name
 
-    @property
+    @cached_property
     def caveat(self) -> list[str]:
-        """What a reader should know before comparing values with the paper's; nothing if all is well."""
-        if self.name not in PRESETS or PRESETS[self.name].certain:
+        """Why values cannot be compared with the paper's, if so; nothing where the data are the paper's."""
+        if self.name not in PRESETS:
             return []
+        rows = {row["quantity"]: row for row in compare_with_paper(self.name, self.first)}
+        if rows["users"]["same"] and rows["interactions"]["same"]:
+            return []
+        here, there = (f"{rows['users'][side]:,} users with {rows['interactions'][side]:,} interactions"
+                       for side in ("found", "paper"))  # fmt: skip
+        why = (
+            "These are not the data that the paper has"
+            if PRESETS[self.name].certain
+            else "The paper does not say how it filtered and split this data set"
+        )
         return [
-            "The paper does not say how it filtered and split this data set, so its values are of other users and "
-            "items than those here. What can be compared are differences between rows."
+            f"{why}: it has {there}, here are {here}. So values cannot be compared with the paper's, only differences "
+            "between rows."
         ]
 
     def split(self, seed: int = 0) -> Split:
@@ -138,7 +148,9 @@ def find_benches(
     (['Debian (bundled)'], ['amazon-book', 'yelp2018', 'gowalla'])
     """
     if folder is not None and not folder.is_dir():
-        raise ParameterError(f"there is no folder {folder}: name the one that has a folder for each data set")
+        raise ParameterError(
+            f"there is no folder {folder} (--data or $DEQL_DATA): name the one that has a folder for each data set"
+        )
     known = [*PRESETS, BUNDLED, *(f"{BUNDLED}-{protocol}" for protocol in ("strong", "weak"))]
     for name in only:
         if name not in known:
@@ -173,3 +185,22 @@ def _folder_of(name: str, folder: Path | None) -> Path | str:
             except DataError as error:
                 reasons.append(str(error).replace(str(folder), "DIR"))
     return reasons[0] if reasons else f"the files of {name} ({published}) go into DIR/{name}, where DIR is --data"
+
+
+def readable(benches: Sequence[Bench], absent: Sequence[Absent]) -> tuple[list[Bench], list[Absent]]:
+    """Data sets that can be read, and those that are not there or cannot; an error if none is left.
+
+    Reading comes before any long work, so that one damaged file does not end a run that others have begun.
+    """
+    fine, gone, reasons = [], list(absent), []
+    for bench in benches:
+        try:
+            bench.first  # noqa: B018  read and kept
+            fine.append(bench)
+        except DataError as error:
+            reasons.append(error)
+            text = str(error) if bench.folder is None else str(error).replace(str(bench.folder.parent), "DIR")
+            gone.append(Absent(bench.name, bench.label, bench.protocol, f"{bench.name} cannot be used: {text}"))
+    if not fine and reasons:
+        raise reasons[0]
+    return fine, gone

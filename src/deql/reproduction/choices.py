@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +17,16 @@ from deql.models import DEQL, DLAE, EASE, EDLAE, RDLAE, RLAE
 from deql.models.linear import LinearAutoencoder
 from deql.reproduction.paper import LINEAR, METRICS, WEIGHTED
 
-__all__ = ["ORIGINS", "Choice", "best_of_each", "own_choices", "read_choices", "stored_choices", "write_choices"]
+__all__ = [
+    "ORIGINS",
+    "Choice",
+    "best_of_each",
+    "merged",
+    "own_choices",
+    "read_choices",
+    "stored_choices",
+    "write_choices",
+]
 
 Origin = Literal["found", "published", "test"]
 
@@ -87,12 +98,25 @@ class Choice:
 def stored_choices(data: str, own: Path | None = None) -> list[Choice]:
     """What is known for a data set, row by row.
 
-    A choice in the file ``own`` takes the place of the library's for the same row and of the same origin.
+    Those of the file ``own`` take the place of the library's that have the same origin: who has searched has chosen.
     """
     text = files("deql").joinpath("reproduction/choices.toml").read_text("utf-8")
-    several = [read_choices(text, "choices.toml"), {} if own is None else own_choices(own)]
-    known = {(one.row, one.origin): one for choices in several for one in choices.get(data, [])}
-    return [known[row, origin] for row in LINEAR for origin in ORIGINS if (row, origin) in known]
+    mine = [] if own is None else own_choices(own).get(data, [])
+    return merged(read_choices(text, "choices.toml").get(data, []), mine)
+
+
+def merged(known: Iterable[Choice], newer: Iterable[Choice]) -> list[Choice]:
+    """The newer choices, and of the known ones those of other origins, row by row.
+
+    Examples
+    --------
+    >>> old = [Choice("EASE", {"l2": 80.0}, "found"), Choice("EASE", {"l2": 90.0}, "published")]
+    >>> [one.words for one in merged(old, [Choice("EASE", {"l2": 70.0}, "found")])]
+    ['l2=70', 'l2=90']
+    """
+    newer = list(newer)
+    kept = [*(one for one in known if one.origin not in {other.origin for other in newer}), *newer]
+    return sorted(kept, key=lambda one: (LINEAR.index(one.row), list(ORIGINS).index(one.origin)))
 
 
 def own_choices(path: Path) -> dict[str, list[Choice]]:
@@ -136,18 +160,37 @@ def _choices(rows: Any, where: str) -> Iterable[Choice]:
 def _choice(row: str, origin: Origin, entry: Any, where: str) -> Choice:
     parameters = dict(_table(entry, where))
     source = parameters.pop("source", "")
-    validation = _table(parameters.pop("validation", {}), f"{where}, validation")
+    validation = _numbers(_table(parameters.pop("validation", {}), f"{where}, validation"), where)
+    parameters = _numbers(parameters, where)
     if not isinstance(source, str):
         raise DataError(f"{where}: source must be text, got {source!r}")
-    for name, value in (parameters | validation).items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise DataError(f"{where}: {name} must be a number, got {value!r}")
     kind, fixed = _KINDS[row]
+    allowed = [*_shown(row), *(["b"] if fixed.get("zero_diagonal") else [])]
+    for name in parameters:
+        if name not in allowed:
+            raise DataError(f"{where}: {row} has no parameter {name!r}: it has {', '.join(allowed)}")
+    for name in _shown(row)[:1]:
+        if name not in parameters:
+            raise DataError(f"{where}: {row} needs {name}")
     try:
         kind(**fixed).set_params(**parameters)._check_parameters()
     except DeqlError as error:
         raise DataError(f"{where}: {error}") from None
     return Choice(row, parameters, origin, source, validation)
+
+
+def _numbers(values: Mapping[str, Any], where: str) -> dict[str, float]:
+    found = {}
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DataError(f"{where}: {name} must be a number, got {value!r}")
+        try:
+            found[name] = float(value)
+        except OverflowError:
+            raise DataError(f"{where}: {name} is too large") from None
+        if math.isnan(found[name]) or (name in METRICS and math.isinf(found[name])):
+            raise DataError(f"{where}: {name} must be a number, got {value!r}")
+    return found
 
 
 def _table(value: Any, where: str) -> dict[str, Any]:
@@ -170,7 +213,8 @@ def write_choices(choices: Mapping[str, Iterable[Choice]]) -> str:
     for data, several in choices.items():
         chosen = list(several)
         for row in dict.fromkeys(choice.row for choice in chosen):
-            lines.append(f'[{data}."{row}"]')
+            key = data if re.fullmatch(r"[A-Za-z0-9_-]+", data) else json.dumps(data)
+            lines.append(f'[{key}."{row}"]')
             for choice in (one for one in chosen if one.row == row):
                 entry: dict[str, Any] = dict(choice.parameters)
                 entry |= {"validation": choice.validation} if choice.validation else {}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from deql.errors import DeqlError
 from deql.parallel import thread_count
 from deql.report import spreads
 from deql.report.tables import Cell, Grid
@@ -27,6 +28,8 @@ from deql.weighing import Sample
 __all__ = ["cost"]
 
 _GIB_OF_GB = 1e9 / 2**30
+_TELLING = 0.01
+"""An inverse of fewer GiB says nothing of what a fit takes."""
 _SERVER = "96 cores (Intel Xeon Platinum 8268) and 500 GB"
 
 
@@ -57,25 +60,32 @@ class _Weighed:
         return self.gib + (self.device_gib or 0.0)
 
 
+_Failed = tuple[Choice, DeqlError]
+
+
 def cost(order: Order) -> tuple[str, list[Section]]:
     """The table of time and memory."""
     sections, leads = [], []
     for bench in order.benches:
         choices = [choice for row in LINEAR if (choice := order.found(bench, row)) is not None]
         if not choices:
-            sections.append(order.unchosen(bench))
+            sections.append(order.unchosen(bench, "any row"))
             continue
-        weighed = _weigh(order.run, bench, choices)
-        sections.append(_section(bench, weighed))
+        weighed, failed = _weigh(order.run, bench, choices)
+        sections.append(_section(bench, weighed, failed))
         leads.append(_lead(bench, weighed))
     return " ".join(leads), sections
 
 
-def _weigh(run: Run, bench: Bench, choices: Sequence[Choice]) -> list[_Weighed]:
-    """Fit each row in a process of its own, unless the journal has it."""
+def _weigh(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[list[_Weighed], list[_Failed]]:
+    """Fit each row in a process of its own, unless the journal has it; and those that cannot be fitted, with why.
+
+    Where none can, the reason is not in the rows, and is raised.
+    """
     typed = {name: value for name, value in run.machine.items() if name not in ("progress", "folder")}
     threads = "1 thread" if thread_count() == 1 else f"{thread_count()} threads"
-    weighed = []
+    weighed: list[_Weighed] = []
+    failed: list[_Failed] = []
     with TemporaryDirectory(prefix="deql-") as folder:
         file = Path(folder, "data.split")
 
@@ -89,9 +99,15 @@ def _weigh(run: Run, bench: Bench, choices: Sequence[Choice]) -> list[_Weighed]:
         for choice in choices:
             model = choice.model(**run.machine)
             key = run.key(bench, model) | typed | {"threads": thread_count()}
-            record = run.remember("weighed", key, partial(work, choice))
+            try:
+                record = run.remember("weighed", key, partial(work, choice))
+            except DeqlError as error:
+                failed.append((choice, error))
+                continue
             weighed.append(_Weighed(choice, Sample(**record["found"]), model.dtype, threads, record["machine"]))
-    return weighed
+    if not weighed:
+        raise failed[0][1]
+    return weighed, failed
 
 
 @contextmanager
@@ -105,10 +121,10 @@ def _fresh_tiles(machine: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield {**machine, "folder": own}
 
 
-def _section(bench: Bench, weighed: Sequence[_Weighed]) -> Section:
+def _section(bench: Bench, weighed: Sequence[_Weighed], failed: Sequence[_Failed]) -> Section:
     paper = reported("cost", bench.name)
     others = {row: values for row, values in paper.items() if row not in LINEAR}
-    grids = [_grid(weighed, paper)]
+    grids = [_grid(weighed, paper, [choice for choice, _ in failed])]
     if others:
         rows = [([row], [Cell(f"{minutes:g}"), Cell(f"{gigabytes:g}")]) for row, (minutes, gigabytes) in others.items()]
         grids.append(Grid("Reported by the paper, on a GPU and with its memory; not fitted here",
@@ -121,13 +137,17 @@ def _section(bench: Bench, weighed: Sequence[_Weighed]) -> Section:
         + (" Paper ÷ here: its memory divided by the peak here, on a device too." if paper else ""),
         "Here: " + "; ".join(dict.fromkeys(one.machine for one in weighed)) + ".",
     ]
-    return Section(
-        bench.label, words, grids, figures=[_figure(bench, weighed, paper)], remarks=_remarks(bench, weighed, paper)
-    )  # fmt: skip
+    remarks = _remarks(bench, weighed, paper)
+    remarks += [f"{error}." for _, error in failed]
+    known = {choice.row for choice in (*(one.choice for one in weighed), *(choice for choice, _ in failed))}
+    left_out = [row for row in LINEAR if row not in known]
+    if left_out:
+        remarks.append(f"Not fitted, as no hyper-parameters were chosen for them: {', '.join(left_out)}.")
+    return Section(bench.label, words, grids, figures=[_figure(bench, weighed, paper)], remarks=remarks)
 
 
-def _grid(weighed: Sequence[_Weighed], paper: Mapping[str, Sequence[float]]) -> Grid:
-    """Paper, here, and the one's memory divided by the other's."""
+def _grid(weighed: Sequence[_Weighed], paper: Mapping[str, Sequence[float]], failed: Sequence[Choice]) -> Grid:
+    """Paper, here, and the one's memory divided by the other's; of rows that failed only what the paper has."""
     on_device = any(one.device_gib is not None for one in weighed)
     header = ["model", "hyper-parameters"]
     header += ["minutes paper", "GB paper"] if paper else []
@@ -136,15 +156,26 @@ def _grid(weighed: Sequence[_Weighed], paper: Mapping[str, Sequence[float]]) -> 
     header += ["memory, paper ÷ here"] if paper else []
     rows = []
     for one in weighed:
-        minutes, gigabytes = paper.get(one.choice.row, (None, None))
-        sample = one.sample
-        cells = [Cell("–" if value is None else f"{value:g}") for value in (minutes, gigabytes)] if paper else []
+        gigabytes, sample = paper.get(one.choice.row, (None, None))[1], one.sample
+        cells = _reported(paper, one.choice.row)
         cells += map(_number, (sample.seconds, sample.cores, one.gib, sample.beyond_mib / 1024))
         cells += [_number(one.device_gib)] if on_device else []
         if paper:
             cells.append(_number(None if gigabytes is None else _saved(one, paper)))
         rows.append(([one.choice.row, one.choice.words], cells))
+    for choice in failed:
+        cells = _reported(paper, choice.row)
+        cells += [Cell("–")] * (len(header) - 2 - len(cells))
+        rows.append(([choice.row, choice.words], cells))
+    rows.sort(key=lambda row: LINEAR.index(row[0][0]))
     return Grid("Time and peak memory of a fit", header, rows)
+
+
+def _reported(paper: Mapping[str, Sequence[float]], row: str) -> list[Cell]:
+    """Minutes and gigabytes of the paper, if it has any of these data."""
+    if not paper:
+        return []
+    return [Cell("–" if value is None else f"{value:g}") for value in paper.get(row, (None, None))]
 
 
 def _number(value: float | None) -> Cell:
@@ -228,7 +259,11 @@ def _remarks(bench: Bench, weighed: Sequence[_Weighed], paper: Mapping[str, Sequ
         beyond = [one.sample.beyond_mib / 1024 / inverse for one in weighed]
         remarks.append(
             f"Each row takes one inverse of {n:,} × {n:,} numbers, of which one half is kept, in {weighed[0].dtype}: "
-            f"{_digits(inverse)} GiB. Beyond imports and data a fit takes {_span(beyond)} times as much."
+            + (
+                f"{_digits(inverse)} GiB. Beyond imports and data a fit takes {_span(beyond)} times as much."
+                if inverse >= _TELLING
+                else f"less than {_TELLING:g} GiB, so that memory is of the process rather than of the fit."
+            )
         )
     else:
         remarks.append(f"Computed by the engine {' and '.join(engines)}.")
@@ -239,9 +274,6 @@ def _remarks(bench: Bench, weighed: Sequence[_Weighed], paper: Mapping[str, Sequ
         "far times differ from fit to fit was not measured. On average rows had "
         f"{cores} cores for {weighed[0].threads}: where other work leaves them fewer, they take longer."
     )
-    left_out = [row for row in LINEAR if row not in {one.choice.row for one in weighed}]
-    if left_out:
-        remarks.append(f"Not fitted, as no hyper-parameters were chosen for them: {', '.join(left_out)}.")
     return remarks
 
 

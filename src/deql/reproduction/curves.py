@@ -52,6 +52,11 @@ class Line:
     over_zero: Sequence[float]
     under_peak: Sequence[float]
 
+    @property
+    def flat(self) -> bool:
+        """Whether b makes no difference: then nothing is a peak."""
+        return max(self.means) == min(self.means)
+
     @cached_property
     def peak(self) -> int:
         """The place of the best b; of equal ones the smallest."""
@@ -70,10 +75,11 @@ class Line:
         >>> Line("ndcg@20", [0, 1, 2, 3], [0.1, 0.3, 0.4, 0.2], [1, 0.01, 0.01, 0.01], [0.01, 0.3, 1, 0.02]).as_good
         (1, 2)
         """
+        told = [p < LEVEL for p in self.under_peak]  # of a single user there is no p-value, and nothing is told
         low = high = self.peak
-        while low > 0 and self.under_peak[low - 1] >= LEVEL:
+        while low > 0 and not told[low - 1]:
             low -= 1
-        while high < len(self.b) - 1 and self.under_peak[high + 1] >= LEVEL:
+        while high < len(self.b) - 1 and not told[high + 1]:
             high += 1
         return self.b[low], self.b[high]
 
@@ -130,6 +136,8 @@ class FixedLambda:
 
 def measure(bs: Sequence[float], judged: Sequence[Evaluation]) -> dict[str, Any]:
     """Means of each metric over b and the p-values that the report needs, as plain values; ``bs`` begins with 0."""
+    if len(bs) != len(judged):
+        raise ValueError(f"there are {len(bs)} values of b and {len(judged)} models")
     found: dict[str, Any] = {"b": list(bs), "users": len(judged[0].users)}
     for metric in METRICS:
         values = [one.per_user[metric] for one in judged]
@@ -145,7 +153,7 @@ def measure(bs: Sequence[float], judged: Sequence[Evaluation]) -> dict[str, Any]
 
 def at_fixed_l2(run: Run, bench: Bench, choice: Choice, bs: Sequence[float]) -> Curve:
     """Measure all values of b with one inverse, or remember them."""
-    models = {f"{b:g}": choice.model(**run.machine | {"b": b}) for b in bs}
+    models = {_name(b): choice.model(**run.machine | {"b": b}) for b in bs}
     size = bench.first.train.n_items
     told = f"fitting {ROW} {choice.words} for {len(bs)} values of b, one inverse of {size:,} items"
     key = run.key(bench, models["0"]) | {"b": ", ".join(models)}
@@ -163,7 +171,7 @@ def at_fixed_lambda(run: Run, bench: Bench, choice: Choice) -> FixedLambda | Non
     bs = sorted({*AT_FIXED_LAMBDA, model.b})
     # At the chosen b, l2 is the chosen one, not one that rounding has moved.
     l2 = [model.l2 if b == model.b else ridge_of_gram(lam, model.dropout, 1.0, b) for b in bs]
-    models = {f"{b:g}": choice.model(**run.machine | {"l2": ridge, "b": b}) for b, ridge in zip(bs, l2, strict=True)}
+    models = {_name(b): choice.model(**run.machine | {"l2": ridge, "b": b}) for b, ridge in zip(bs, l2, strict=True)}
     key = run.key(bench, models["0"]) | {"b": ", ".join(models), "lambda": lam}
     del key["l2"]
     if run.recall("curve", key) is None and not _affordable(models["0"], bench):
@@ -172,6 +180,17 @@ def at_fixed_lambda(run: Run, bench: Bench, choice: Choice) -> FixedLambda | Non
     told = f"fitting {ROW} at λ={lam:.4g} for {len(bs)} values of b, an inverse of {size:,} items for each"
     found = run.remember("curve", key, _work(run, bench, models, bs, told))["found"]
     return FixedLambda(lam, l2, _lines(found))
+
+
+def _name(b: float) -> str:
+    """A value of b, short where that is exact: no two have one name.
+
+    Examples
+    --------
+    >>> _name(0.0), _name(0.45), _name(1.00000001)
+    ('0', '0.45', '1.00000001')
+    """
+    return short if float(short := f"{b:g}") == b else repr(b)
 
 
 def _work(

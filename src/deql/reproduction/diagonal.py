@@ -13,7 +13,7 @@ from deql.report import plots
 from deql.report.tables import Cell, Grid
 from deql.reproduction.benches import Bench
 from deql.reproduction.choices import ORIGINS, Choice
-from deql.reproduction.curves import ROW
+from deql.reproduction.curves import ROW, as_deql
 from deql.reproduction.document import Figure, Section
 from deql.reproduction.run import Run
 from deql.reproduction.tables import Order
@@ -117,16 +117,28 @@ def diagonal(order: Order) -> tuple[str, list[Section]]:
     """The paper's figure of the learned diagonals of DEQL(L2)."""
     sections = []
     found: dict[str, tuple[Bench, Facts]] = {}
+    zero = []
     for bench in order.benches:
         heading = order.heading(bench)
         choice = order.found(bench, ROW)
         if choice is None:
-            sections.append(order.unchosen(bench))
+            sections.append(order.unchosen(bench, ROW))
+            continue
+        if as_deql(choice).b == 0:
+            zero.append(heading)
+            words = f"{ROW} with {choice.words}, {ORIGINS[choice.origin]}. With b = 0 the diagonal is zero."
+            sections.append(Section(heading, [words]))
             continue
         facts = _measure(order.run, bench, choice)
         found[heading] = bench, facts
         sections.append(_section(bench, choice, facts, heading))
-    return _lead(found), [*sections, _reading()]
+    none = [f"With b = 0 the diagonal is zero on {' and '.join(zero)}."] if zero else []
+    return " ".join([*filter(None, [_lead(found)]), *none]), [*sections, _reading()]
+
+
+def _mode(facts: Facts) -> float | None:
+    """The middle of the fullest bin; where no bin has two items, none is fuller than another."""
+    return float(facts["mode"]) if max(facts["counts"]) > 1 else None
 
 
 def _median(facts: Facts) -> float:
@@ -138,7 +150,8 @@ def _lead(found: dict[str, tuple[Bench, Facts]]) -> str:
     if not found:
         return ""
     told = "; ".join(
-        f"{heading} {_median(facts):.3f} (mode {facts['mode']:.3g}, {_against_paper(facts['mode'])})"
+        f"{heading} {_median(facts):.3f}"
+        + (f" (mode {mode:.3g}, {_against_paper(mode)})" if (mode := _mode(facts)) is not None else "")
         for heading, (_, facts) in found.items()
     )
     text = f"Median of the learned diagonal: {told}."
@@ -165,8 +178,9 @@ def _section(bench: Bench, choice: Choice, facts: Facts, heading: str) -> Sectio
 def _grid(facts: Facts) -> Grid:
     header = ["", "mode", "mean", *(f"below {bound:g}" for bound in BELOW), *QUANTILES]
     unknown = [Cell("–") for _ in header[2:]]
+    mode = _mode(facts)
     here = [
-        Cell(f"{facts['mode']:.3g}"), Cell(f"{facts['mean']:.3f}"),
+        Cell("–" if mode is None else f"{mode:.3g}"), Cell(f"{facts['mean']:.3f}"),
         *(Cell(f"{100 * share:.1f} %") for share in facts["below"]),
         *(Cell(f"{value:.3f}") for value in facts["quantiles"]),
     ]  # fmt: skip
@@ -192,14 +206,18 @@ def _group_grid(facts: Facts) -> Grid:
 
 
 def _remarks(facts: Facts) -> list[str]:
-    mode, small = facts["mode"], 100 * facts["below"][BELOW.index(0.1)]
+    mode, small = _mode(facts), 100 * facts["below"][BELOW.index(0.1)]
     groups: Sequence[dict[str, float]] = facts["groups"]
     first, last = groups[0], groups[-1]
     top = max(groups, key=lambda group: group["mean"])
     held_back = min(groups, key=lambda group: group["ratio"])
+    fullest = (
+        f"No bin of width {facts['width']:g} has two items, so there is no mode"
+        if mode is None
+        else f"The fullest bin, of width {facts['width']:g}, is around {mode:.3g}, {_against_paper(mode)}"
+    )
     return [
-        f"The fullest bin, of width {facts['width']:g}, is around {mode:.3g}, {_against_paper(mode)}; {small:.1f} % of "
-        "the items are below 0.1.",
+        f"{fullest}; {small:.1f} % of the items are below 0.1.",
         f"By popularity the diagonal is on average {first['mean']:.3f} for items with {_users(first)}, "
         f"{last['mean']:.3f} for those with {_users(last)}, and largest, {top['mean']:.3f}, for those with "
         f"{_users(top)}.",

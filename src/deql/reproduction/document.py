@@ -114,6 +114,9 @@ def write_document(document: Document, folder: Path, stem: str) -> list[Path]:
     plots = [f"{stem}-{number}.svg" for number in range(1, len(svgs) + 1)]
     for name, svg in zip(plots, svgs, strict=True):
         write_text(folder / name, page.standalone(svg))
+    for old in folder.glob(f"{stem}-*.svg"):  # of an earlier document that had more
+        if old.name not in plots and old.stem.removeprefix(f"{stem}-").isdecimal():
+            old.unlink(missing_ok=True)
     write_text(folder / f"{stem}.md", document.markdown(plots))
     write_text(folder / f"{stem}.html", document.html())
     return [folder / f"{stem}.md", folder / f"{stem}.html", *(folder / name for name in plots)]

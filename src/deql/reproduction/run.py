@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import deql
+from deql.errors import JournalError, NotPositiveDefiniteError, PrecisionError
 from deql.evaluation.contestants import Tell, judge, sharing
 from deql.journal import Journal
 from deql.models.base import OF_THE_MACHINE
@@ -77,6 +78,13 @@ class Run:
     tell: Tell | None = None
     used: list[Record] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        for number, record in enumerate(self.journal.records, start=2):
+            if not _is_whole(record):
+                raise JournalError(
+                    f"line {number} of {self.journal.path} is damaged: delete that line, and it is measured again"
+                )
+
     def say(self, text: str) -> None:
         """Tell what is being done."""
         if self.tell is not None:
@@ -122,7 +130,8 @@ class Run:
     def judge(self, bench: Bench, choices: Sequence[Choice]) -> list[Record]:
         """The metrics of each choice on the test part, in the order of the choices; one fit for all that share P.
 
-        ``found`` of a record has the metrics' means, their standard errors and the number of users.
+        ``found`` of a record has the metrics' means, their standard errors (None for a single user) and the number of
+        users; or, for a model that has no solution on these data, ``failure``: why.
         """
         models = {str(place): choice.model(**self.machine) for place, choice in enumerate(choices)}
         keys = {name: self.key(bench, model) for name, model in models.items()}
@@ -131,14 +140,39 @@ class Run:
             rows = ", ".join(dict.fromkeys(f"{choices[int(name)].row} {choices[int(name)].words}" for name in names))
             self.say(f"{bench.label}: fitting {rows}")
             begin = time.perf_counter()
-            judged = judge({name: models[name] for name in names}, bench.first.train, bench.first.test, METRICS)
+            found = self._judge({name: models[name] for name in names}, bench)
             seconds = time.perf_counter() - begin
-            for name, result in judged.items():
-                found = result.means | {"errors": result.standard_errors, "users": len(result.users)}
-                records[name] = self.recall("judged", keys[name]) or self.write("judged", keys[name], found, seconds)
+            for name in names:
+                known = self.recall("judged", keys[name])
+                records[name] = known or self.write("judged", keys[name], found[name], seconds)
         return [record for name in models if (record := records[name]) is not None]
+
+    @staticmethod
+    def _judge(models: Mapping[str, LinearAutoencoder], bench: Bench) -> dict[str, Record]:
+        try:
+            judged = judge(models, bench.first.train, bench.first.test, METRICS)
+        except (NotPositiveDefiniteError, PrecisionError) as error:  # the others may do
+            return {name: {"failure": str(error)} for name in models}
+        return {
+            name: result.means | {"errors": result.standard_errors, "users": len(result.users)}
+            for name, result in judged.items()
+        }
 
     @staticmethod
     def key(bench: Bench, model: LinearAutoencoder) -> Record:
         """What a measurement of a model on a data set is kept under."""
         return {"data": bench.key, "split": bench.fingerprint} | hyper_parameters(model)
+
+
+def _is_whole(record: Record) -> bool:
+    """Whether a record is one of :meth:`Run.write`'s, and for a judged model has all that tables show."""
+    texts, found = (record.get("when"), record.get("machine")), record.get("found")
+    if not isinstance(record.get("key"), dict) or not isinstance(found, dict) or not found:
+        return False
+    if not all(isinstance(text, str) for text in texts) or not isinstance(record.get("seconds"), int | float):
+        return False
+    if record["step"] != "judged" or isinstance(found.get("failure"), str):
+        return True
+    errors = found.get("errors")
+    numbers = [found.get(metric) for metric in METRICS] + [found.get("users")]
+    return all(isinstance(value, int | float) for value in numbers) and isinstance(errors, dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -49,17 +50,21 @@ def verdict(line: Line, claim: Claim) -> tuple[bool | None, str]:
     NDCG@20 peaks at b = 2, which agrees; b = 1, which would not, is hardest to tell from it, 0.1000 less (p = 0.0200).
     """
     name, peak = NAMES[line.metric], line.b[line.peak]
+    if line.flat:
+        return None, f"{name} {_peaks(line)}: that decides nothing."
     agrees = _fits(peak, claim)
     rivals = [place for place, b in enumerate(line.b) if _fits(b, claim) != agrees]
-    hardest = max(rivals, key=lambda place: (line.under_peak[place], line.means[place]))
+    p_values = [1.0 if math.isnan(p) else p for p in line.under_peak]
+    hardest = max(rivals, key=lambda place: (p_values[place], line.means[place]))
     p, b = line.under_peak[hardest], line.b[hardest]
     rival = f"b = {b:g}, which would{' not' * agrees}, is"
-    less = f"{line.gain(peak, b):.4f} less ({_p(p)})"
+    less = f"{_amount(gain)} less{_p(p)}" if (gain := line.gain(peak, b)) else ""
     if p < LEVEL:
         told = "agrees" if agrees else "does not agree"
         return agrees, f"{name} {_peaks(line)}, which {told}; {rival} hardest to tell from it, {less}."
     told = "would agree" if agrees else "would not agree"
-    return None, f"{name} {_peaks(line)}, which {told}, but {rival} only {less}: that decides nothing."
+    close = f"only {less}" if less else "as good"
+    return None, f"{name} {_peaks(line)}, which {told}, but {rival} {close}: that decides nothing."
 
 
 def _fits(b: float, claim: Claim) -> bool:
@@ -67,14 +72,30 @@ def _fits(b: float, claim: Claim) -> bool:
 
 
 def _peaks(line: Line) -> str:
-    """Where a line peaks; at its end that is no peak."""
+    """Where a line peaks; at its end that is no peak, and a flat one has none."""
+    if line.flat:
+        return "is the same at every b"
     if line.peak == len(line.b) - 1:
         return f"still rises at b = {line.b[-1]:g}, the largest tried"
     return f"peaks at b = {line.b[line.peak]:g}"
 
 
-def _p(value: float) -> str:
-    return f"p < {text[1:]}" if (text := p_value(value)).startswith("<") else f"p = {text}"
+def _p(value: float, more: str = "") -> str:
+    """A p-value in brackets, and ``more`` of it; nothing where there is none."""
+    if math.isnan(value):
+        return ""
+    return f" (p < {text[1:]}{more})" if (text := p_value(value)).startswith("<") else f" (p = {text}{more})"
+
+
+def _amount(difference: float) -> str:
+    """Four decimals of a difference above zero, and never those of none.
+
+    Examples
+    --------
+    >>> _amount(0.01234), _amount(0.00001)
+    ('0.0123', 'less than 0.0001')
+    """
+    return f"{difference:.4f}" if difference >= 0.0001 else "less than 0.0001"
 
 
 def _side(b: float) -> str:
@@ -87,8 +108,10 @@ def b_sensitivity(order: Order) -> tuple[str, list[Section]]:
     for bench in order.benches:
         heading = order.heading(bench)
         choices = [one for one in order.choices(bench) if one.row == ROW and one.origin in ("found", "published")]
+        choices = [one for place, one in enumerate(choices)
+                   if one.parameters not in [other.parameters for other in choices[:place]]]  # fmt: skip
         if not choices:
-            sections.append(order.unchosen(bench))
+            sections.append(order.unchosen(bench, ROW))
             continue
         section, lead, behind = _section(order.run, bench, choices, heading)
         sections.append(section)
@@ -106,12 +129,12 @@ def _section(run: Run, bench: Bench, choices: Sequence[Choice], heading: str) ->
     train = bench.first.train
     words = [
         f"{ROW} with all but b fixed: {'; '.join(f'{one.fixed} ({ORIGINS[one.choice.origin]})' for one in curves)}. "
-        f"{train.n_items / train.n_users:.2f} items per user in the training part; {first.users:,} users are judged."
+        f"{train.n_items / train.n_users:.2f} items per user in the training part; {_judged(first.users)}."
     ]
     behind = [_curve_grid(curves, heading)]
     figures = [_figure(bench, heading, curves, metric) for metric in METRICS]
     remarks = [sentence for one in curves for sentence in _tell(one, len(curves) > 1)]
-    if len({_side(line.b[line.peak]) for one in curves for line in one.lines}) > 1 and len(curves) > 1:
+    if len({tuple("" if line.flat else _side(line.b[line.peak]) for line in one.lines) for one in curves}) > 1:
         remarks.append("The data are the same in all curves, so where one peaks depends on l2 and dropout, too.")
     dropped = as_deql(first.choice).dropout > 0
     fixed = at_fixed_lambda(run, bench, first.choice) if dropped else None
@@ -137,11 +160,17 @@ def _section(run: Run, bench: Bench, choices: Sequence[Choice], heading: str) ->
 
 def _lead(heading: str, lines: Sequence[Line], held: str, agrees: str) -> str:
     places = ", ".join(
-        f"{NAMES[line.metric]} {_peaks(line)}, "
-        + (f"{_side(b)} ({line.gain(b):+.4f} over b = 0)" if (b := line.b[line.peak]) else "which is EDLAE")
+        f"{NAMES[line.metric]} {_peaks(line)}" + (
+            "" if line.flat else f", {_side(b)} ({line.gain(b):+.4f} over b = 0)" if (b := line.b[line.peak])
+            else ", which is EDLAE"
+        )
         for line in lines
-    )
+    )  # fmt: skip
     return f"{heading}: at a fixed {held}, {places}; {agrees}."
+
+
+def _judged(users: int) -> str:
+    return "1 user is judged" if users == 1 else f"{users:,} users are judged"
 
 
 def _compare(bench: Bench, lines: Sequence[Line], held: str) -> tuple[str, str]:
@@ -186,21 +215,24 @@ def _tell(curve: Curve, several: bool) -> list[str]:
     told = [_tell_line(line, of) for line in curve.lines]
     if curve.choice.origin != "found":
         return told
-    return [f"{text} {_tell_chosen(line, curve.chosen)}" for text, line in zip(told, curve.lines, strict=True)]
+    return [text if line.flat else f"{text} {_tell_chosen(line, curve.chosen)}"
+            for text, line in zip(told, curve.lines, strict=True)]  # fmt: skip
 
 
 def _tell_line(line: Line, of: str) -> str:
     peak, name = line.b[line.peak], NAMES[line.metric]
     top = number(line.means[line.peak])
+    if line.flat:
+        return f"{name}{of} {_peaks(line)}, {top}."
     if peak == 0:
         text = f"{name}{of} peaks at b = 0, which is EDLAE, with {top}: no larger b that was tried is better."
     else:
         text = (
-            f"{name}{of} {_peaks(line)}, {_side(peak)}, with {top}: {line.gain(peak):+.4f} over b = 0 "
-            f"({_p(line.over_zero[line.peak])}, read off the peak)"
+            f"{name}{of} {_peaks(line)}, {_side(peak)}, with {top}: {line.gain(peak):+.4f} over b = 0"
+            f"{_p(line.over_zero[line.peak], ', read off the peak')}"
         )
         if peak != 1:
-            text += f", and {line.gain(peak, 1.0):+.4f} over b = a ({_p(line.under_peak[line.b.index(1.0)])})"
+            text += f", and {line.gain(peak, 1.0):+.4f} over b = a{_p(line.under_peak[line.b.index(1.0)])}"
         text += "."
     low, high = line.as_good
     return text + (f" b from {low:g} to {high:g} cannot be told from the peak." if low < high else "")
@@ -212,16 +244,19 @@ def _tell_chosen(line: Line, chosen: float) -> str:
     told = []
     if chosen > 0 and line.peak > 0:
         chance = "more than chance" if p < LEVEL else "which may be chance" if gain > 0 else "no gain"
-        told.append(f"has {gain:+.4f} over b = 0, {chance} ({_p(p)})")
-    if place != line.peak:
-        told.append(f"is {line.gain(line.b[line.peak], chosen):.4f} below the peak ({_p(line.under_peak[place])})")
+        told.append(f"has {f'{gain:+.4f}'.replace('-', '−')} over b = 0, {chance}{_p(p)}")
+    below = line.gain(line.b[line.peak], chosen)
+    if below:
+        told.append(f"is {_amount(below)} below the peak{_p(line.under_peak[place])}")
+    elif place != line.peak:
+        told.append("is as good as the peak")
     return f"b = {chosen:g}, which validation data chose, {', and '.join(told) or 'is that'}."
 
 
 def _tell_fixed(fixed: FixedLambda, curve: Curve) -> str:
     peaks = "; ".join(
         f"{NAMES[line.metric]} then {_peaks(line)} with {number(line.means[line.peak])} (at a fixed l2: "
-        f"b = {other.b[other.peak]:g}, {number(other.means[other.peak])})"
+        f"{'any b' if other.flat else f'b = {other.b[other.peak]:g}'}, {number(other.means[other.peak])})"
         for line, other in zip(fixed.lines, curve.lines, strict=True)
     )  # fmt: skip
     return (
@@ -246,7 +281,8 @@ def _reading() -> Section:
 def _peak_grid(curve: Curve) -> Grid:
     rows = []
     for line in curve.lines:
-        for name, b in (("peak", line.b[line.peak]), (ORIGINS[curve.choice.origin], curve.chosen)):
+        peak = [] if line.flat else [("peak", line.b[line.peak])]
+        for name, b in (*peak, (ORIGINS[curve.choice.origin], curve.chosen)):
             place = line.b.index(b)
             rows.append(([NAMES[line.metric], name], [
                 Cell(f"{b:g}"), Cell(number(line.means[place])), Cell(f"{line.gain(b):+.4f}"),
@@ -257,6 +293,7 @@ def _peak_grid(curve: Curve) -> Grid:
 
 
 def _curve_grid(curves: Sequence[Curve], heading: str) -> Grid:
+    curves = list({one.fixed: one for one in curves}.values())  # with only another b chosen it is the same curve
     several = len(curves) > 1
     header = [
         "b", *(NAMES[line.metric] + f" at {one.fixed}" * several for one in curves for line in one.lines)

@@ -74,7 +74,8 @@ def _lead(counted: Sequence[_Counted]) -> str:
     same = [one.bench.label for one in counted if one.compared and not one.different]
     other = [one.bench.label for one in counted if one.different]
     parts = [f"The paper's counts are met on {' and '.join(same)}."] if same else []
-    parts += [f"They are not on {' and '.join(other)}, for a reason given below."] if other else []
+    they = "They are not" if same else "The paper's counts are not met"
+    parts += [f"{they} on {' and '.join(other)}, for a reason given below."] if other else []
     return " ".join(parts) or "Of the paper's data sets none is here, and the bundled one is always there."
 
 
@@ -92,13 +93,17 @@ def _overview(counted: Sequence[_Counted], absent: Sequence[Absent]) -> Section:
         "are those that cleaning left, items those of the part to learn from."
         + (" * is not what the paper counts." if any(one.different for one in counted) else "")
     ]
-    gowalla, yelp = (PRESETS[name].paper.item_user_ratio for name in ("gowalla", "yelp2018"))
     remarks = [
         "The paper takes a large item-user ratio for a reason why the best b is near a on Amazon-Book and above it on "
         "Yelp2018: where items outnumber users, most items have few interactions, and what one says of another is "
-        f"mostly noise. By that the best b on Gowalla, with {gowalla:.2f} items per user to Yelp2018's {yelp:.2f}, "
-        "should be there, too: b-sensitivity shows where it is."
+        "mostly noise."
     ]
+    if any(one.bench.name == "gowalla" for one in counted):
+        gowalla, yelp = (PRESETS[name].paper.item_user_ratio for name in ("gowalla", "yelp2018"))
+        remarks[0] += (
+            f" By that the best b on Gowalla, with {gowalla:.2f} items per user to Yelp2018's {yelp:.2f}, should be "
+            "there, too: b-sensitivity shows where it is."
+        )
     figures = [_popularity_figure(counted), _ratio_figure(counted, absent)]
     return Section("Side by side", words, [grid], [one.bench.label for one in counted], figures, remarks)
 
@@ -187,7 +192,7 @@ def _why(one: _Counted) -> list[str]:
                 "the seed of the split."]  # fmt: skip
     words = ["These are not the paper's counts."]
     if preset.certain:
-        return [f"{words[0]} The files are not those that it began with: {preset.published}."]
+        return [f"{words[0]} The files are not those that it began with, which are published by {preset.published}."]
     words[0] += " The paper does not say how it filtered these data, and the steps below are the likeliest reading."
     assert one.bench.folder is not None  # what is not bundled has files
     if locate(one.bench.name, one.bench.folder)[0] == "train.txt":

@@ -44,7 +44,8 @@ def significance(order: Order) -> tuple[str, list[Section]]:
     for bench in order.benches:
         choices = _contestants(order, bench)
         if not choices:
-            sections.append(order.unchosen(bench))
+            missing = [row for row in (EDLAE, ZERO, FREE) if order.found(bench, row) is None]
+            sections.append(order.unchosen(bench, " and ".join(missing)))
             continue
         model_of = _model_of(choices)
         splits = _measure(order.run, bench, choices, model_of)
@@ -135,7 +136,8 @@ def _section(
 ) -> Section:  # fmt: skip
     judged = [split["users"] for split in splits]
     users = f"{min(judged):,}" if min(judged) == max(judged) else f"{min(judged):,} to {max(judged):,}"
-    words = [f"Seeds {SEEDS[0]} to {SEEDS[-1]}; {users} users are judged on each split."]
+    are = "user is" if users == "1" else "users are"
+    words = [f"Seeds {SEEDS[0]} to {SEEDS[-1]}; {users} {are} judged on each split."]
     grids = [_means_grid(bench, choices, splits), _tests_grid(bench, tests), _splits_grid(list(choices), splits)]
     colours = list(dict.fromkeys(model_of.values()))
     remarks = [*_identities(choices, model_of, tests), *bench.caveat]
@@ -221,8 +223,12 @@ def _identities(choices: Mapping[str, Choice], model_of: Mapping[str, str], test
         f"“{ABLATED}” has the l2 and dropout that were chosen for {FREE}, not for a zero diagonal: it shows what the "
         "diagonal alone does. The paper has no such row, and its test is none of the paper's."
     )
-    for untested in dict.fromkeys(test.null for test in tests if not test.made):
-        remarks.append(f"{untested} cannot be tested: the two have the same values on every split.")
+    untested: dict[str, list[str]] = {}
+    for test in (test for test in tests if not test.made):
+        untested.setdefault(test.null, []).append(NAMES[test.metric])
+    for hypothesis, metrics in untested.items():
+        by = f" by {metrics[0]}" if len(metrics) < len(METRICS) else ""
+        remarks.append(f"{hypothesis} cannot be tested{by}: the two have the same values on every split.")
     return remarks
 
 
@@ -257,7 +263,8 @@ def _lead(bench: Bench, tests: Sequence[SplitTest], one_model: bool) -> str:
     for test in (test for test in tests if (test.better, test.other) == (FREE, EDLAE)):
         beside = f"; paper: {p_value(paper[EDLAE, test.metric])}" if paper else ""
         known = f"p = {p_value(test.p)}{beside}" if test.made else "the same values"
-        parts.append(f"{test.differences.mean():+.4f} in {NAMES[test.metric]} ({known})")
+        difference = f"{test.differences.mean():+.4f}".replace("-", "−")
+        parts.append(f"{difference} in {NAMES[test.metric]} ({known})")
     told = f"{bench.label}: over {len(SEEDS)} splits {FREE} differs from EDLAE by {' and '.join(parts)}."
     if not paper:
         return told

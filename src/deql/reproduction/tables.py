@@ -49,10 +49,11 @@ class Order:
         twice = sum(one.name == bench.name for one in self.benches) > 1
         return f"{bench.label}, {bench.protocol}" if twice else bench.label
 
-    def unchosen(self, bench: Bench) -> Section:
-        """What stands in the place of a data set for which no hyper-parameters are known."""
+    def unchosen(self, bench: Bench, row: str = "") -> Section:
+        """What stands in the place of a data set for which no hyper-parameters, or none of a row, are known."""
         search = f"deql reproduce choices --only {bench.key}"
-        words = f"No hyper-parameters are known for {bench.key}: {search} searches for them."
+        of = f" of {row} chosen on validation data" if row else ""
+        words = f"No hyper-parameters{of} are known for {bench.key}: {search} searches for them."
         return Section(self.heading(bench), [words])
 
 
