@@ -44,6 +44,7 @@ from deql.reproduction.choices import Choice, stored_choices
 from deql.reproduction.paper import METRICS, WEIGHTED
 from deql.tuning.ground import Ground, stake_out
 
+KEYS = ("gowalla", "yelp2018", "gowalla-1", "debian-weak", "debian-strong")
 USER_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 DROPOUTS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
 B = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -217,7 +218,7 @@ def apart(one: Worth, other: Worth) -> float:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("key", help="gowalla, yelp2018, gowalla-1, debian-weak or debian-strong")
+    parser.add_argument("key", choices=KEYS)
     parser.add_argument("--data", type=Path, help="has a folder for each data set")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--test", action="store_true", help="read the test part in the end")
@@ -237,11 +238,8 @@ def main() -> int:
     benches, absent = find_benches(given.data, ["strong", "weak"], [given.key])
     if absent:
         sys.exit(absent[0].where)
-    bench = next((bench for bench in benches if bench.key == given.key), None)
-    choices = stored_choices(given.key)
-    choice = next((choice for choice in choices if (choice.row, choice.origin) == (WEIGHTED, "found")), None)
-    if bench is None or choice is None:
-        sys.exit(f"there is no choice for {given.key!r}: deql reproduce choices makes one")
+    (bench,) = benches
+    choice = next(one for one in stored_choices(bench.key) if (one.row, one.origin) == (WEIGHTED, "found"))
     device = open_device(given.device)
     facts: dict[str, Any] = {"data": bench.key, "device": str(device), "choice": choice.parameters}
     good = True
