@@ -131,11 +131,17 @@ def _log_section(run: Run) -> Section:
     for record in (one for one in run.journal.records if any(one is used for used in run.used)):
         key = {name: value for name, value in record["key"].items() if name not in ("data", "split")}
         words = " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-                         for name, value in key.items() if value not in (0.0, False, None, "float32"))  # fmt: skip
+                         for name, value in key.items() if not _is_usual(name, value))  # fmt: skip
         rows.append((
             [record["when"].replace("T", " ").removesuffix("+00:00"), record["step"],
              f"{record['key'].get('data', '')} {words}".strip(), record["machine"]],
             [Cell(f"{record['seconds']:.1f}")],
         ))  # fmt: skip
-    told = ["Models that share an inverse are fitted and judged together: each then has the seconds of all."]
+    together = "Models that share an inverse are fitted and judged together: each then has the seconds of all."
+    told = [together] if any(record["step"] == "judged" for record in run.used) else []
     return Section("Log", told, [Grid("", ["when (UTC)", "step", "what", "where", "seconds"], rows)])
+
+
+def _is_usual(name: str, value: object) -> bool:
+    """Whether a parameter goes without saying in the log."""
+    return value is None or value is False or value == "float32" or (value == 0 and name.endswith("_power"))
