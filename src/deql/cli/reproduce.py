@@ -166,7 +166,7 @@ def _list(data: Path | None, wanted: Sequence[str], as_json: bool) -> None:
     if as_json:
         print_json({"tables": facts, "absent": [vars(gone) for gone in absent]})
         return
-    console().print(table("", ["table", "", " ", "  "], rows))
+    console().print(table("", ["table", "", "", ""], rows))
     for gone in absent:
         print_words(f"Not there: {gone.where}.")
 
