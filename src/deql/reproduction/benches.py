@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from deql.errors import DataError, ParameterError
 from deql.interactions.public import PRESETS, compare_with_paper, locate, prepare
 
@@ -119,12 +117,9 @@ class Bench:
 def fingerprint(split: Split) -> str:
     """A checksum of what is learned from and what is judged on in the end."""
     from deql.container import digest
+    from deql.tuning.ground import matrix_arrays
 
-    parts = {"train": split.train, "seen": split.test.seen, "held_out": split.test.held_out}
-    return digest({}, {
-        f"{name}_{field}": np.ascontiguousarray(getattr(part.matrix, field))
-        for name, part in parts.items() for field in ("indptr", "indices", "data")
-    })  # fmt: skip
+    return digest({}, matrix_arrays(train=split.train, seen=split.test.seen, held_out=split.test.held_out))
 
 
 def find_benches(

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deql.container import digest
 from deql.errors import DataError
 from deql.interactions import Interactions, as_interactions
 from deql.split import HeldOut, Split, split_strong, split_weak
 
-__all__ = ["Ground", "sample_items", "stake_out"]
+__all__ = ["Ground", "matrix_arrays", "sample_items", "stake_out"]
 
 _HELD_OUT_USERS, _LEAST_USERS = 0.1, 10
 _HELD_OUT_SHARE = 0.1
@@ -39,15 +40,19 @@ class Ground:
 
     def fingerprint(self) -> str:
         """A checksum of all that the search reads."""
-        parts = {"train": self.train, "seen": self.validation.seen, "held_out": self.validation.held_out}
-        arrays = {
-            f"{name}_{field}": np.ascontiguousarray(getattr(part.matrix, field))
-            for name, part in parts.items()
-            for field in ("indptr", "indices", "data")
-        }
+        arrays = matrix_arrays(train=self.train, seen=self.validation.seen, held_out=self.validation.held_out)
         for name, items in (("train", self.train.items), ("validation", self.validation.seen.items)):
             arrays[f"{name}_items"] = np.frombuffer("\n".join(map(str, items.tolist())).encode(), np.uint8)
         return digest({}, arrays)
+
+
+def matrix_arrays(**parts: Interactions) -> dict[str, NDArray[Any]]:
+    """The arrays of the parts' matrices by name, for a checksum of what they hold."""
+    return {
+        f"{name}_{field}": np.ascontiguousarray(getattr(part.matrix, field))
+        for name, part in parts.items()
+        for field in ("indptr", "indices", "data")
+    }
 
 
 def stake_out(data: Any, seed: int) -> Ground:
