@@ -60,10 +60,10 @@ class EngineOptions:
         if self.threads is not None:
             set_threads(self.threads)
 
-    def refuse_with_auto(self) -> None:
-        """Tuning fits many models on one Gram matrix, in memory or on a device."""
+    def refuse_with(self, other: str, why: str) -> None:
+        """Refuse what was typed beside something that tunes: it fits many models, and chooses where."""
         for name in self.parameters():
-            raise ParameterError(f"--{name} does not go with --auto, which chooses that itself: leave out one of them")
+            raise ParameterError(f"--{name} does not go with {other}{why}")
 
     def tiles(self, out: Path | None) -> Path:
         """Where the disk engine keeps its tiles: the same place for the same command."""

@@ -75,7 +75,7 @@ def fit(
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None}
     if auto:
-        engines.refuse_with_auto()
+        engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
     space = _space(model, chosen) if auto else None
     estimator: Any = None if auto else _estimator(model, chosen | engines.parameters())
     if dry_run and (auto or model is Kind.popularity):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from deql.reproduction.run import Run
 
 __all__ = ["reproduce"]
+
+Place = TypeVar("Place", "Bench", "Absent")
 
 JOURNAL = "measured.jsonl"
 CHOICES = "choices.toml"
@@ -53,16 +55,14 @@ def reproduce(
     if name is not None and name not in known:
         raise ParameterError(f"there is no table {name!r}{near(name, known)}: say {', '.join(known)}")
     wanted = [one.strip() for one in (only or "").split(",") if one.strip()]
+    benches, absent = find_benches(data, PROTOCOLS, wanted)
     if name is None:
-        _list(data, wanted, json)
+        _list(benches, absent, json)
         return
     engines.use()
     if name == "choices":
-        for option in engines.parameters():
-            raise ParameterError(
-                f"--{option} does not go with choices: a search takes a CUDA device where there is one"
-            )
-    names = _can_be_made(name, data, wanted)
+        engines.refuse_with("choices", ": a search takes a CUDA device where there is one")
+    names = _can_be_made(name, benches, absent, wanted)
     if name != "choices":
         from deql.report.plots import need_matplotlib
 
@@ -71,9 +71,9 @@ def reproduce(
     run = _open(folder, engines)
     with run.journal:
         if name == "choices":
-            _search(run, data, wanted, folder, json)
+            _search(run, benches, absent, folder, json)
             return
-        benches, absent = readable(*find_benches(data, PROTOCOLS, wanted))  # once, and before any long work
+        benches, absent = readable(benches, absent)  # before any long work, and once for all tables
         made = {}
         for one in names:
             made[one] = _make(one, run, benches, absent, folder, _command(one, data, wanted, engines))
@@ -83,17 +83,22 @@ def reproduce(
         print_json({one: _facts(document) for one, document in made.items()})
 
 
-def _can_be_made(name: str, data: Path | None, wanted: Sequence[str]) -> list[str]:
-    """The tables of a name that there are data for; refused, before anything is written, if there are none."""
-    from deql.reproduction.benches import find_benches
+def _about(name: str, several: Sequence[Place]) -> list[Place]:
+    """Those data sets, there or not, that a table is about."""
     from deql.reproduction.tables import TABLES
 
-    protocols = {one: TABLES[one].protocols for one in TABLES} | {"choices": PROTOCOLS}
+    protocols = TABLES[name].protocols if name in TABLES else PROTOCOLS
+    return [one for one in several if one.protocol in protocols]
+
+
+def _can_be_made(name: str, benches: Sequence[Bench], absent: Sequence[Absent], wanted: Sequence[str]) -> list[str]:
+    """The tables of a name that there are data for; refused, before anything is written, if there are none."""
+    from deql.reproduction.tables import TABLES
+
     asked = list(TABLES) if name == "all" else [name]
-    found = {one: find_benches(data, protocols[one], wanted) for one in asked}
-    if names := [one for one, (benches, _) in found.items() if benches]:
+    if names := [one for one in asked if _about(one, benches)]:
         return names
-    where = dict.fromkeys(one.where for _, absent in found.values() for one in absent)
+    where = dict.fromkeys(gone.where for one in asked for gone in _about(one, absent))
     raise DataError(f"{name} has no data: " + ("; ".join(where) or f"it is not about {', '.join(wanted)}"))
 
 
@@ -101,15 +106,10 @@ def _make(
     name: str, run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, command: str
 ) -> Document:
     from deql.reproduction.document import write_document
-    from deql.reproduction.tables import TABLES, Order, make
+    from deql.reproduction.tables import Order, make
 
     run.used = []
-    protocols = TABLES[name].protocols
-    order = Order(
-        run, [one for one in benches if one.protocol in protocols],
-        [one for one in absent if one.protocol in protocols], folder / CHOICES,
-    )  # fmt: skip
-    document = make(name, order, command)
+    document = make(name, Order(run, _about(name, benches), _about(name, absent), folder / CHOICES), command)
     for path in write_document(document, folder, name):
         if path.suffix != ".svg":
             say(f"wrote {path}")
@@ -124,16 +124,14 @@ def _command(name: str, data: Path | None, wanted: Sequence[str], engines: Engin
                                if option != "folder")])  # fmt: skip
 
 
-def _search(run: Run, data: Path | None, wanted: Sequence[str], folder: Path, as_json: bool) -> None:
+def _search(run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, as_json: bool) -> None:
     """Search for hyper-parameters anew, on validation data, and keep them beside the tables, which then use them."""
     from deql.atomic import write_text
-    from deql.reproduction.benches import find_benches
     from deql.reproduction.choices import Choice, merged, own_choices, write_choices
     from deql.reproduction.search import search
 
     own = folder / CHOICES
     known = own_choices(own)
-    benches, absent = find_benches(data, PROTOCOLS, wanted)
     for one in absent:
         say(f"not there: {one.where}")
     chosen: dict[str, list[Choice]] = {}
@@ -151,18 +149,15 @@ def _search(run: Run, data: Path | None, wanted: Sequence[str], folder: Path, as
     say(f"wrote {own}")
 
 
-def _list(data: Path | None, wanted: Sequence[str], as_json: bool) -> None:
+def _list(benches: Sequence[Bench], absent: Sequence[Absent], as_json: bool) -> None:
     """What there is to make, and of which data sets."""
-    from deql.reproduction.benches import find_benches
     from deql.reproduction.tables import TABLES
 
     rows, facts = [], []
     for name, one in TABLES.items():
-        benches, _ = find_benches(data, one.protocols, wanted)
-        there = list(dict.fromkeys(bench.name for bench in benches))
+        there = list(dict.fromkeys(bench.name for bench in _about(name, benches)))
         rows.append((name, one.label, one.title, ", ".join(there)))
         facts.append({"name": name, "label": one.label, "title": one.title, "data": there})
-    absent = find_benches(data, PROTOCOLS, wanted)[1]
     if as_json:
         print_json({"tables": facts, "absent": [vars(gone) for gone in absent]})
         return

@@ -15,7 +15,7 @@ from deql.reproduction.choices import ORIGINS, Choice, Origin
 from deql.reproduction.document import Figure, Section, capitalised
 from deql.reproduction.paper import HEADS, LINEAR, METRICS, NAMES, WEIGHTED, reported
 from deql.reproduction.run import Record, Run
-from deql.reproduction.tables import Order
+from deql.reproduction.tables import Order, beside_paper, compared_heads
 
 __all__ = ["accuracy", "best_passed"]
 
@@ -106,19 +106,12 @@ def _grid(origin: Origin, measured: Sequence[_Measured], paper: Paper) -> Grid |
         for place, metric in enumerate(METRICS):
             here = one.value(metric)
             value = Cell(number(here), best=here == best.get(metric))
-            if not paper:
-                cells.append(value)
-            elif one.choice.row in paper:
-                there = paper[one.choice.row][place]
-                cells += [Cell(number(there)), value, Cell(f"{here - there:+.4f}")]
-            else:
-                cells += [Cell("–"), value, Cell("")]
+            there = paper[one.choice.row][place : place + 1] if one.choice.row in paper else None
+            cells += beside_paper(value, here, there) if paper else [value]
         if origin == "found":
             cells += [Cell(number(one.choice.validation.get(metric, float("nan")))) for metric in METRICS]
         rows.append(([one.choice.row, one.choice.words], cells))
-    header = ["model", "hyper-parameters"]
-    for short in HEADS.values():
-        header += [f"{short} paper", f"{short} here", "difference"] if paper else [short]
+    header = ["model", "hyper-parameters", *compared_heads(bool(paper))]
     if origin == "found":
         header += [f"{short} validation" for short in HEADS.values()]
     return Grid(f"Hyper-parameters: {ORIGINS[origin]}", header, rows)

@@ -37,17 +37,18 @@ ORIGINS: dict[Origin, str] = {
 }
 """Where hyper-parameters come from. The last kind shows what a published number takes, and is no result."""
 
-_KINDS: dict[str, tuple[type[LinearAutoencoder], dict[str, Any]]] = {
-    "EASE": (EASE, {}),
-    "DLAE": (DLAE, {}),
-    "EDLAE": (EDLAE, {}),
-    "RLAE": (RLAE, {}),
-    "RDLAE": (RDLAE, {}),
-    "DEQL(plain)": (DEQL, {"l2": 0.0}),
-    "DEQL(L2+zero-diag)": (DEQL, {"zero_diagonal": True}),
-    "DEQL(L2)": (DEQL, {}),
-    WEIGHTED: (DEQL, {}),
+_KINDS: dict[str, tuple[type[LinearAutoencoder], dict[str, Any], list[str]]] = {
+    "EASE": (EASE, {}, ["l2"]),
+    "DLAE": (DLAE, {}, ["l2", "dropout"]),
+    "EDLAE": (EDLAE, {}, ["l2", "dropout"]),
+    "RLAE": (RLAE, {}, ["l2", "xi"]),
+    "RDLAE": (RDLAE, {}, ["l2", "dropout", "xi"]),
+    "DEQL(plain)": (DEQL, {"l2": 0.0}, ["dropout", "b"]),
+    "DEQL(L2+zero-diag)": (DEQL, {"zero_diagonal": True}, ["l2", "dropout"]),
+    "DEQL(L2)": (DEQL, {}, ["l2", "dropout", "b"]),
+    WEIGHTED: (DEQL, {}, ["l2", "dropout", "b", "user_power", "popularity_power"]),
 }
+"""Of each row the model, what is fixed of it, and what is chosen."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Choice:
         >>> Choice("EASE", {"l2": 80.0}, "published").model(engine="memory").l2
         80.0
         """
-        kind, fixed = _KINDS[self.row]
+        kind, fixed, _ = _KINDS[self.row]
         return kind(**fixed | self.parameters | machine)
 
     @property
@@ -164,14 +165,13 @@ def _choice(row: str, origin: Origin, entry: Any, where: str) -> Choice:
     parameters = _numbers(parameters, where)
     if not isinstance(source, str):
         raise DataError(f"{where}: source must be text, got {source!r}")
-    kind, fixed = _KINDS[row]
-    allowed = [*_shown(row), *(["b"] if fixed.get("zero_diagonal") else [])]
+    kind, fixed, chosen = _KINDS[row]
+    allowed = [*chosen, *(["b"] if fixed.get("zero_diagonal") else [])]
     for name in parameters:
         if name not in allowed:
             raise DataError(f"{where}: {row} has no parameter {name!r}: it has {', '.join(allowed)}")
-    for name in _shown(row)[:1]:
-        if name not in parameters:
-            raise DataError(f"{where}: {row} needs {name}")
+    if chosen[0] not in parameters:
+        raise DataError(f"{where}: {row} needs {chosen[0]}")
     try:
         kind(**fixed).set_params(**parameters)._check_parameters()
     except DeqlError as error:
@@ -259,7 +259,7 @@ def best_of_each(rows: Iterable[Mapping[str, Any]], source: str, metric: str = M
                 best[name] = row
     return [
         Choice(
-            name, {parameter: best[name][parameter] for parameter in _shown(name)}, "found", source,
+            name, {parameter: best[name][parameter] for parameter in _KINDS[name][2]}, "found", source,
             {metric: best[name][metric] for metric in METRICS},
         )
         for name in LINEAR if name in best
@@ -285,12 +285,3 @@ def _rows_of(row: Mapping[str, Any]) -> list[str]:
     if row["b"] == 0:
         return [*found, "EDLAE", "DEQL(L2+zero-diag)"]
     return [*found, "DEQL(L2)", *(["DLAE"] if row["b"] == 1 else [])]
-
-
-def _shown(name: str) -> list[str]:
-    """Parameters that a row of the tables has."""
-    return {
-        "EASE": ["l2"], "DLAE": ["l2", "dropout"], "EDLAE": ["l2", "dropout"], "RLAE": ["l2", "xi"],
-        "RDLAE": ["l2", "dropout", "xi"], "DEQL(plain)": ["dropout", "b"], "DEQL(L2+zero-diag)": ["l2", "dropout"],
-        "DEQL(L2)": ["l2", "dropout", "b"], WEIGHTED: ["l2", "dropout", "b", "user_power", "popularity_power"],
-    }[name]  # fmt: skip

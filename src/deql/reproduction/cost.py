@@ -21,7 +21,7 @@ from deql.reproduction.benches import Bench
 from deql.reproduction.choices import Choice
 from deql.reproduction.document import Figure, Section
 from deql.reproduction.paper import LINEAR, WEIGHTED, reported
-from deql.reproduction.run import Record, Run
+from deql.reproduction.run import Record, Run, threads_in_words
 from deql.reproduction.tables import Order
 from deql.weighing import Sample
 
@@ -83,7 +83,6 @@ def _weigh(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[list[_Wei
     Where none can, the reason is not in the rows, and is raised.
     """
     typed = {name: value for name, value in run.machine.items() if name not in ("progress", "folder")}
-    threads = "1 thread" if thread_count() == 1 else f"{thread_count()} threads"
     weighed: list[_Weighed] = []
     failed: list[_Failed] = []
     with TemporaryDirectory(prefix="deql-") as folder:
@@ -104,7 +103,9 @@ def _weigh(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[list[_Wei
             except DeqlError as error:
                 failed.append((choice, error))
                 continue
-            weighed.append(_Weighed(choice, Sample(**record["found"]), model.dtype, threads, record["machine"]))
+            weighed.append(
+                _Weighed(choice, Sample(**record["found"]), model.dtype, threads_in_words(), record["machine"])
+            )
     if not weighed:
         raise failed[0][1]
     return weighed, failed

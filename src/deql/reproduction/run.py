@@ -18,12 +18,13 @@ from deql.evaluation.contestants import Tell, judge, sharing
 from deql.journal import Journal
 from deql.models.base import OF_THE_MACHINE
 from deql.models.linear import LinearAutoencoder
+from deql.parallel import thread_count
 from deql.plain_json import as_json
 from deql.reproduction.benches import Bench
 from deql.reproduction.choices import Choice
 from deql.reproduction.paper import METRICS
 
-__all__ = ["Record", "Run", "hyper_parameters", "this_machine"]
+__all__ = ["Record", "Run", "hyper_parameters", "this_machine", "threads_in_words"]
 
 Record = dict[str, Any]
 
@@ -31,16 +32,18 @@ Record = dict[str, Any]
 @cache
 def this_machine() -> str:
     """Threads and memory, a GPU if there is one, and versions, in words."""
-    from deql.parallel import thread_count
-
-    threads = thread_count()
-    names = [f"{threads} thread{'s' * (threads > 1)} ({platform.machine()})"]
+    names = [f"{threads_in_words()} ({platform.machine()})"]
     if hasattr(os, "sysconf"):
         names.append(f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB")
     torch = sys.modules.get("torch")  # it takes a second to import, and whoever computes with it has done so
     if torch is not None and torch.cuda.is_available():
         names.append(torch.cuda.get_device_name())
     return ", ".join([*names, f"Python {platform.python_version()}", f"deql {deql.__version__}"])
+
+
+def threads_in_words() -> str:
+    """How many threads compute."""
+    return "1 thread" if thread_count() == 1 else f"{thread_count()} threads"
 
 
 def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from deql.reproduction.benches import Bench, fingerprint
 from deql.reproduction.choices import Choice
 from deql.reproduction.document import Figure, Section
 from deql.reproduction.paired import Pair, SplitTest, difference_sums, null, split_tests, values_on
-from deql.reproduction.paper import HEADS, METRICS, NAMES, WEIGHTED, reported
+from deql.reproduction.paper import METRICS, NAMES, WEIGHTED, reported
 from deql.reproduction.run import Run, hyper_parameters
-from deql.reproduction.tables import Order
+from deql.reproduction.tables import Order, beside_paper, compared_heads
 from deql.split import Split
 
 __all__ = ["SEEDS", "significance"]
@@ -155,17 +155,10 @@ def _means_grid(bench: Bench, choices: Mapping[str, Choice], splits: Sequence[di
             here = means[metric][row]
             shown = Cell(number(here), number(float(values_on(splits, row, metric).std(ddof=1))),
                          best=here == max(means[metric].values()))  # fmt: skip
-            if not paper:
-                cells.append(shown)
-            elif row in paper:
-                there, spread = paper[row][2 * place : 2 * place + 2]
-                cells += [Cell(number(there), number(spread)), shown, Cell(f"{here - there:+.4f}")]
-            else:
-                cells += [Cell("–"), shown, Cell("")]
+            there = paper[row][2 * place : 2 * place + 2] if row in paper else None
+            cells += beside_paper(shown, here, there) if paper else [shown]
         rows.append(([row, choice.words], cells))
-    header = ["model", "hyper-parameters"]
-    for short in HEADS.values():
-        header += [f"{short} paper", f"{short} here", "difference"] if paper else [short]
+    header = ["model", "hyper-parameters", *compared_heads(bool(paper))]
     return Grid(f"Mean ± standard deviation over {len(SEEDS)} splits", header, rows)
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from deql.report.tables import Cell, Grid
+from deql.report.tables import Cell, Grid, number
 from deql.reproduction.benches import Absent, Bench, Protocol
 from deql.reproduction.choices import Choice, stored_choices
 from deql.reproduction.document import Document, Section
+from deql.reproduction.paper import HEADS
 from deql.reproduction.run import Run, this_machine
 
-__all__ = ["TABLES", "Order", "Table", "make"]
+__all__ = ["TABLES", "Order", "Table", "beside_paper", "compared_heads", "make"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,28 @@ class Order:
         of = f" of {row} chosen on validation data" if row else ""
         words = f"No hyper-parameters{of} are known for {bench.key}: {search} searches for them."
         return Section(self.heading(bench), [words])
+
+
+def compared_heads(compared: bool) -> list[str]:
+    """Heads of the columns of each metric: one, or three where the paper's values stand beside ours."""
+    return [head for short in HEADS.values()
+            for head in ([f"{short} paper", f"{short} here", "difference"] if compared else [short])]  # fmt: skip
+
+
+def beside_paper(shown: Cell, here: float, there: Sequence[float] | None) -> list[Cell]:
+    """The paper's value, with its spread if it has one, ours as it is shown, and the difference.
+
+    Examples
+    --------
+    >>> [str(cell) for cell in beside_paper(Cell("0.2500"), 0.25, [0.2, 0.01])]
+    ['0.2000 ± 0.0100', '0.2500', '+0.0500']
+    >>> [str(cell) for cell in beside_paper(Cell("0.2500"), 0.25, None)]
+    ['–', '0.2500', '']
+    """
+    if there is None:
+        return [Cell("–"), shown, Cell("")]
+    value, spread = there[0], "".join(map(number, there[1:]))
+    return [Cell(number(value), spread), shown, Cell(f"{here - value:+.4f}")]
 
 
 Maker = Callable[[Order], tuple[str, list[Section]]]
