@@ -7,12 +7,11 @@ gain_i·Σ_j x_j·P_ji plus x_i·shift_i if the user has i. An entry of P in row
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
 from deql.candidates import cut_back, keep_best, score_candidates, select_best, sort_best
+from deql.exact import add_exactly
 from deql.precision.plan import STRIP
 from deql.prefetch import LINE, prefetch
 
@@ -35,29 +34,15 @@ of that and one of rounded parts by m·2⁻⁵¹ + 3·2⁻⁵³: twice their sum
 def contributions(data, base, width, gain, shift, items, values, target, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with x_j·W_{j,target} for each item j of a history and return their sum.
 
-    The parts are rounded to a common power of two so small that it is lost in float64's last bit of
-    the largest possible partial sum. All partial sums are then exact, so the parts add up to the
-    score exactly, in whatever order they are added.
+    The parts are rounded so that they add up exactly (see :func:`~deql.exact.add_exactly`).
     """
-    total = 0.0
     for t in range(len(items)):
         row, column = max(items[t], target), min(items[t], target)
         weight = np.float64(data[base[column] + row * width[column]]) * gain[target]
         if items[t] == target:
             weight += shift[target]
         out[t] = weight * values[t]
-        total += abs(out[t])
-    if total == 0.0:
-        return 0.0
-    # total ≤ 2^exponent, so parts are multiples of 2^(exponent − 51). Adding and taking away a number
-    # whose last bit is that large rounds to it.
-    _, exponent = math.frexp(total)
-    large = math.ldexp(1.5, max(exponent - 51, -1074) + 52)
-    score = 0.0
-    for t in range(len(items)):
-        out[t] = (out[t] + large) - large
-        score += out[t]
-    return score
+    return add_exactly(out)
 
 
 @njit(cache=True, nogil=True)

@@ -82,15 +82,15 @@ _quota = cache(processor_quota)
 """Read once: it takes longer than some of the work that is divided."""
 
 
-def blas_limited() -> AbstractContextManager[Any]:
-    """While it is entered, BLAS uses as many threads as :func:`thread_count` says.
+def blas_limited(threads: int | None = None) -> AbstractContextManager[Any]:
+    """While it is entered, BLAS uses so many threads, or as many as :func:`thread_count` says.
 
     Examples
     --------
     >>> with blas_limited():
     ...     product = np.ones((2, 2)) @ np.ones((2, 2))
     """
-    limits: AbstractContextManager[Any] = _controller().limit(limits=thread_count(), user_api="blas")
+    limits: AbstractContextManager[Any] = _controller().limit(limits=threads or thread_count(), user_api="blas")
     return limits
 
 

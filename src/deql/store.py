@@ -11,7 +11,7 @@ import numpy as np
 from deql import container
 from deql.container import FileKind, digest, pack_text, unpack_text
 from deql.errors import ModelFileError
-from deql.models.base import OF_THE_MACHINE, Recommender
+from deql.models.base import NOT_IN_WORDS, Recommender
 
 __all__ = ["FORMAT_VERSION", "load", "write"]
 
@@ -24,7 +24,7 @@ def write(path: Path, model: Recommender) -> None:
     arrays, facts = model._state()
     # What is None is as it is by default; older versions, which do not know its name, can read the file then.
     parameters = {
-        name: value for name, value in model.fitted_params_.items() if name not in OF_THE_MACHINE and value is not None
+        name: value for name, value in model.fitted_params_.items() if name not in NOT_IN_WORDS and value is not None
     }
     try:
         items = pack_text("items", model.items_)

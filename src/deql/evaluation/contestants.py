@@ -9,7 +9,7 @@ from typing import Any
 from deql.errors import ParameterError
 from deql.evaluation.evaluator import Evaluation, check_metrics, evaluate
 from deql.interactions import Interactions
-from deql.models.base import OF_THE_MACHINE, Recommender
+from deql.models.base import NOT_IN_WORDS, Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.split import HeldOut
 
@@ -171,5 +171,5 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
 
 
 def _fields(model: Recommender) -> list[dataclasses.Field[Any]]:
-    shown = [field for field in dataclasses.fields(model) if field.name not in OF_THE_MACHINE]
+    shown = [field for field in dataclasses.fields(model) if field.name not in NOT_IN_WORDS]
     return sorted(shown, key=lambda field: bool(field.kw_only))

@@ -18,6 +18,7 @@ from deql.evaluation.tally import Tally
 from deql.interactions.table import masked
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
+from deql.models.stored import StoredWeights
 from deql.progress import Report, stages
 from deql.recommend import encode_histories
 from deql.split import HeldOut
@@ -99,7 +100,7 @@ def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
     for model in models:
         if not isinstance(model, Recommender):
             raise ParameterError(f"expected a model, a list of models or a dict of models, got {model!r}")
-        if "mse" in names and not isinstance(model, LinearAutoencoder):
+        if "mse" in names and not isinstance(model, LinearAutoencoder | StoredWeights):
             raise ParameterError(f"mse needs a model whose scores are X @ W, which {type(model).__name__} has not")
 
 
@@ -129,7 +130,7 @@ def _errors(
     model: Recommender, m: int, ranked: Ranked, target: HeldOut, seen: csr_array, truth: csr_array
 ) -> NDArray[np.float64]:
     """Numerators of eq:2.1; an item that the model does not know is predicted as 0."""
-    assert isinstance(model, LinearAutoencoder)  # else check_metrics would have refused
+    assert isinstance(model, LinearAutoencoder | StoredWeights)  # else check_metrics would have refused
     assert ranked.squares is not None
     rows = slice(ranked.first, ranked.last)
     known = _without(truth, seen)

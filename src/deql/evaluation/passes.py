@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from deql.kernels import score_pairs
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
+from deql.models.stored import StoredWeights
 from deql.parallel import run_slices, thread_count
 from deql.progress import Report
 from deql.ranking import rank
@@ -96,6 +97,8 @@ def ranked_slices(
                 first_model.precision_, gains, shifts, part,
                 k=k, squares=sums, exact=False, on_device=on_device, report=told,
             )  # fmt: skip
+        elif isinstance(first_model, StoredWeights):
+            columns = first_model._rank(part, k, True, allowed, told, None if sums is None else sums[0])[0][None]
         else:
             columns = first_model._rank(part, k, True, allowed, told)[0][None]
         cold = np.diff(part.indptr) == 0
@@ -105,7 +108,7 @@ def ranked_slices(
 
 
 def squared_errors(
-    model: LinearAutoencoder, squares: NDArray[np.float64], matrix: csr_array, truth: csr_array
+    model: LinearAutoencoder | StoredWeights, squares: NDArray[np.float64], matrix: csr_array, truth: csr_array
 ) -> NDArray[np.float64]:
     """Each user's Σ (r_i − s_i)² over the columns i they do not have, where r is what is held out.
 
@@ -119,14 +122,22 @@ def squared_errors(
     matrix, truth : csr_array
         Histories and held-out values in the model's columns, without a common entry.
     """
-    scores = np.zeros(truth.nnz)
-    packed = model.precision_
-    run_slices(
-        score_pairs, np.linspace(0, truth.shape[0], 4 * thread_count() + 1).astype(int).tolist(),
-        packed.data, *packed.addresses(), model.gain_, model.shift_,
-        matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
-        truth.indptr, truth.indices, scores,
-    )  # fmt: skip
+    if isinstance(model, StoredWeights):
+        scores = model._pair_scores(matrix, truth)
+    else:
+        scores = _packed_pair_scores(model, matrix, truth)
     values = truth.data.astype(np.float64)
     rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
     return np.asarray(squares + np.bincount(rows, values * (values - 2 * scores), minlength=truth.shape[0]))
+
+
+def _packed_pair_scores(model: LinearAutoencoder, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
+    scores = np.zeros(pairs.nnz)
+    packed = model.precision_
+    run_slices(
+        score_pairs, np.linspace(0, pairs.shape[0], 4 * thread_count() + 1).astype(int).tolist(),
+        packed.data, *packed.addresses(), model.gain_, model.shift_,
+        matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
+        pairs.indptr, pairs.indices, scores,
+    )  # fmt: skip
+    return scores

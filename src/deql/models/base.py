@@ -17,13 +17,17 @@ from scipy.sparse import csr_array
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.explain import Contribution, Explanation
 from deql.interactions import Interactions, as_interactions
+from deql.models.checks import check_whole
 from deql.progress import Report, stages
 from deql.recommend import NO_ITEM, Recommendations, allowed_items, encode_histories
 
-__all__ = ["OF_THE_MACHINE", "Recommender"]
+__all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
 
 OF_THE_MACHINE = frozenset({"progress", "memory", "folder", "device"})
 """Parameters that say how a model is computed here, and nothing of the model."""
+
+NOT_IN_WORDS = OF_THE_MACHINE | {"W"}
+"""Those, and what only Python can hand over: neither is part of a model's description."""
 
 
 class Recommender(ABC):
@@ -199,7 +203,7 @@ class Recommender(ABC):
         """
         self._check_fitted()
         if k is not None:
-            _check_count(k)
+            check_whole("k", k)
         if isinstance(history, str | bytes) or not isinstance(history, Iterable):
             raise ParameterError(f"a history must be a list of item ids, got {history!r}")
         target = self._column(item)
@@ -248,7 +252,7 @@ class Recommender(ABC):
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
         """Best columns, their scores, and which rows are the popularity order."""
         self._check_fitted()
-        _check_count(k)
+        check_whole("k", k)
         matrix = encode_histories(histories, self._item_index, self.items_, strict)
         allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict)
         k = min(int(k), len(self.items_))
@@ -291,8 +295,3 @@ class Recommender(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "items_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-
-
-def _check_count(k: Any) -> None:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ParameterError(f"k must be a whole number from 1 up, got {k!r}")

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.errors import ParameterError
-from deql.models.linear import LinearAutoencoder, check_range
+from deql.models.checks import check_range
+from deql.models.linear import LinearAutoencoder
 from deql.rules import decoupled, relaxed, ridge_of_gram
 
 __all__ = ["DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE"]

@@ -18,6 +18,7 @@ from deql.gram import SharedGram, user_weights, weighted_diagonal
 from deql.interactions import Interactions
 from deql.kernels import contributions
 from deql.models.base import Recommender
+from deql.models.checks import check_range
 from deql.models.solvable import check_solvable_without_ridge
 from deql.precision import PackedSymmetric
 from deql.precision.plan import STRIP
@@ -29,7 +30,7 @@ from deql.solver import Options, solve
 if TYPE_CHECKING:
     from deql.device import DevicePacked
 
-__all__ = ["LinearAutoencoder", "check_range"]
+__all__ = ["LinearAutoencoder"]
 
 
 class _Fitted(Recommender):
@@ -368,15 +369,3 @@ def _rule_parameters(kind: type[LinearAutoencoder]) -> set[str]:
     """Hyper-parameters that P does not depend on."""
     names = {field.name for field in dataclasses.fields(kind)} - {"l2", "dropout"} - set(_SHARED)
     return names | {"popularity_power"}
-
-
-def check_range(name: str, value: Any, low: float, high: float, below: bool = False) -> None:
-    """Raise ParameterError unless ``value`` is a number from low to high (below high if so asked)."""
-    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if good and low <= value <= high and (value < high or not below) and (np.isfinite(value) or name == "b"):
-        return
-    bounds = {
-        (0.0, np.inf): "a number from 0 up",
-        (0.0, 1.0): f"a number from 0 {'to below' if below else 'to'} 1",
-    }.get((low, high), "a number")
-    raise ParameterError(f"{name} must be {bounds}, got {value!r}")

@@ -1,0 +1,35 @@
+"""Hyper-parameters out of their range, said in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from deql.errors import ParameterError
+
+__all__ = ["check_range", "check_rank", "check_whole"]
+
+
+def check_range(name: str, value: Any, low: float, high: float, below: bool = False) -> None:
+    """Raise ParameterError unless ``value`` is a number from low to high (below high if so asked)."""
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if good and low <= value <= high and (value < high or not below) and (np.isfinite(value) or name == "b"):
+        return
+    bounds = {
+        (0.0, np.inf): "a number from 0 up",
+        (0.0, 1.0): f"a number from 0 {'to below' if below else 'to'} 1",
+    }.get((low, high), "a number")
+    raise ParameterError(f"{name} must be {bounds}, got {value!r}")
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Raise ParameterError unless ``value`` is a whole number from 1 up."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ParameterError(f"{name} must be a whole number from 1 up, got {value!r}")
+
+
+def check_rank(rank: int, n: int) -> None:
+    """Raise ParameterError unless n items can have weights of this rank."""
+    if rank > n:
+        raise ParameterError(f"rank must be at most the number of items, {n:,}, got {rank:,}")

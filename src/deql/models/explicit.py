@@ -1,0 +1,139 @@
+"""Linear models that hold W entry by entry: sparse, or dense where n is small."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, issparse
+
+from deql.exact import add_exactly
+from deql.models.stored import StoredWeights, read_only
+from deql.parallel import run_slices
+from deql.shortlist import user_bounds
+
+__all__ = ["ExplicitAutoencoder"]
+
+
+class _Fitted(StoredWeights):
+    # Kept off the dataclass below so that it is an attribute, not a hyper-parameter.
+    weights_: csc_array | NDArray[np.floating]
+
+
+@njit(cache=True, nogil=True)
+def _sparse_parts(indptr, rows, data, items, values, target, out):  # type: ignore[no-untyped-def]
+    p, end = indptr[target], indptr[target + 1]
+    for t in range(len(items)):
+        p += np.searchsorted(rows[p:end], items[t])
+        out[t] = values[t] * np.float64(data[p]) if p < end and rows[p] == items[t] else 0.0
+    return add_exactly(out)
+
+
+@njit(cache=True, nogil=True)
+def _dense_parts(weights, items, values, target, out):  # type: ignore[no-untyped-def]
+    for t in range(len(items)):
+        out[t] = values[t] * np.float64(weights[items[t], target])
+    return add_exactly(out)
+
+
+@njit(cache=True, nogil=True)
+def _score_sparse_pairs(first, last, w_indptr, w_rows, w_data, indptr, indices, values, pair_indptr, pair_indices, out):  # type: ignore[no-untyped-def]
+    for u in range(first, last):
+        items, history = indices[indptr[u] : indptr[u + 1]], values[indptr[u] : indptr[u + 1]]
+        parts = np.empty(len(items))
+        for p in range(pair_indptr[u], pair_indptr[u + 1]):
+            out[p] = _sparse_parts(w_indptr, w_rows, w_data, items, history, pair_indices[p], parts)
+
+
+@njit(cache=True, nogil=True)
+def _score_dense_pairs(first, last, weights, indptr, indices, values, pair_indptr, pair_indices, out):  # type: ignore[no-untyped-def]
+    for u in range(first, last):
+        items, history = indices[indptr[u] : indptr[u + 1]], values[indptr[u] : indptr[u + 1]]
+        parts = np.empty(len(items))
+        for p in range(pair_indptr[u], pair_indptr[u + 1]):
+            out[p] = _dense_parts(weights, items, history, pair_indices[p], parts)
+
+
+@dataclass(eq=False)
+class ExplicitAutoencoder(_Fitted):
+    """Base of models that hold W entry by entry.
+
+    Parameters
+    ----------
+    **other
+        See :class:`~deql.models.stored.StoredWeights`.
+
+    Attributes
+    ----------
+    weights_ : csc_array or ndarray, n × n
+        W, with the rows of each column in order.
+    """
+
+    def _keep(self, weights: csc_array | NDArray[np.floating]) -> None:
+        """Become fitted with these weights, after the popularity power."""
+        if issparse(weights):
+            kept = csc_array(weights)
+            kept.sum_duplicates()
+            if self.popularity_power:
+                kept = csc_array(
+                    (kept.data * np.repeat(self._column_scale(), np.diff(kept.indptr)).astype(kept.dtype),
+                     kept.indices, kept.indptr), shape=kept.shape,
+                )  # fmt: skip
+            self.weights_ = kept
+        else:
+            scaled = weights * self._column_scale() if self.popularity_power else weights
+            self.weights_ = np.ascontiguousarray(scaled, weights.dtype)
+
+    def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
+        scores = matrix @ self.weights_
+        dense: NDArray[np.floating] = scores.toarray() if issparse(scores) else scores
+        return dense
+
+    def _stored(self) -> tuple[Any, ...]:
+        W = self.weights_
+        return tuple(map(read_only, (W,) if isinstance(W, np.ndarray) else (W.indptr, W.indices, W.data)))
+
+    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
+        out = np.zeros(pairs.nnz)
+        run_slices(
+            _score_sparse_pairs if issparse(self.weights_) else _score_dense_pairs,
+            user_bounds(matrix.shape[0]), *self._stored(),
+            matrix.indptr, matrix.indices, matrix.data.astype(np.float64), pairs.indptr, pairs.indices, out,
+        )  # fmt: skip
+        return out
+
+    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+        parts = np.zeros(len(columns))
+        fill: Any = _sparse_parts if issparse(self.weights_) else _dense_parts
+        score = fill(*self._stored(), columns, np.ones(len(columns)), target, parts)
+        return parts, score
+
+    def weights(self) -> NDArray[Any]:
+        """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
+        self._check_fitted()
+        W = self.weights_
+        return W.copy() if isinstance(W, np.ndarray) else W.toarray()
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """The diagonal of W."""
+        self._check_fitted()
+        return np.asarray(self.weights_.diagonal(), np.float64)
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        names = ("weights",) if isinstance(self.weights_, np.ndarray) else ("indptr", "rows", "values")
+        return arrays | dict(zip(names, self._stored(), strict=True)), facts
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        n = len(self.items_)
+        if "weights" in arrays:
+            self.weights_ = arrays["weights"]
+        else:
+            stored = (arrays["values"], arrays["rows"], np.array(arrays["indptr"]))
+            self.weights_ = csc_array(stored, shape=(n, n))
+        if self.weights_.shape != (n, n):
+            raise ValueError("the weights and the ids of items differ in number")

@@ -1,0 +1,173 @@
+"""Models that hold W itself: the same verbs, and the same answers as X @ W by NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, csr_array
+from sklearn.base import clone
+
+import deql
+from deql.errors import DataError, ModelFileError, ParameterError
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def data():
+    generator = np.random.default_rng(3)
+    return deql.Interactions.from_csr(
+        csr_array((generator.random((120, N)) < np.linspace(0.05, 0.4, N)) * generator.uniform(0.5, 2.0, (120, N))),
+        items=[f"item {i}" for i in range(N)],
+    )
+
+
+@pytest.fixture(scope="module")
+def W():
+    generator = np.random.default_rng(4)
+    return generator.standard_normal((N, N)) * (generator.random((N, N)) < 0.6)
+
+
+def sparse(W):
+    return deql.CustomLinear(csc_array(W))
+
+
+def dense(W):
+    return deql.CustomLinear(W)
+
+
+def factored(W):
+    return deql.LowRankDEQL(rank=5, l2=1.0, dropout=0.2)
+
+
+@pytest.fixture(params=[sparse, dense, factored])
+def model(request, data, W):
+    return request.param(W).fit(data)
+
+
+def best(scores, history, allowed, k):
+    order = sorted((i for i in range(N) if allowed[i] and i not in history), key=lambda i: (-scores[i], i))
+    return order[:k]
+
+
+@pytest.mark.parametrize("power", [0.0, 0.4])
+@pytest.mark.parametrize("kind", [sparse, dense, factored])
+def test_lists_are_those_of_numpy(data, W, kind, power):
+    model = kind(W).set_params(popularity_power=power).fit(data)
+    plain = kind(W).fit(data).weights()
+    scaled = plain * np.maximum(model.item_counts_, 1.0) ** -power
+    np.testing.assert_allclose(model.weights(), scaled, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.diagonal(), np.diag(scaled), rtol=1e-5, atol=1e-6)
+    X = data.matrix[:50]
+    allowed = np.arange(N) % 7 != 0
+    found = model.recommend(X, k=6, exclude=[f"item {i}" for i in range(0, N, 7)])
+    scores = X.toarray() @ model.weights()
+    for u in range(50):
+        items = best(scores[u], set(X[[u]].indices), allowed, 6)
+        if X[[u]].nnz:
+            assert found.ids[u].tolist() == [f"item {i}" for i in items]
+            np.testing.assert_allclose(found.scores[u], scores[u, items], rtol=1e-4, atol=1e-5)
+
+
+def test_seen_items_are_scored_with_the_diagonal(model, data):
+    scores = data.matrix[:20].toarray() @ model.weights()
+    found = model.recommend(data.matrix[:20], k=N, exclude_seen=False)
+    for u in range(20):
+        order = [int(name.split()[1]) for name in found.ids[u]]
+        assert sorted(order) == list(range(N))
+        np.testing.assert_allclose(found.scores[u], scores[u, order], rtol=1e-4, atol=1e-5)
+
+
+def test_parts_add_up_to_the_score_of_the_list(model):
+    history = ["item 3", "item 39", "item 20", "item 11"]
+    found = model.recommend([history], k=3, exclude_seen=False)
+    for item, score in zip(found.ids[0], found.scores[0], strict=True):
+        why = model.explain(history, item)
+        assert why.score == score == math.fsum(part.value for part in why)
+        for part in why:
+            weight = model.weights()[int(part.item.split()[1]), int(item.split()[1])]
+            assert part.value == pytest.approx(weight, rel=1e-5, abs=1e-6)
+
+
+def test_a_file_brings_the_same_model_back(model, tmp_path):
+    model.save(tmp_path / "a.deql")
+    back = deql.load(tmp_path / "a.deql")
+    history = [["item 3", "item 30"]]
+    assert np.array_equal(back.recommend(history).scores, model.recommend(history).scores)
+    assert np.array_equal(back.weights(), model.weights())
+    assert type(back) is type(model)
+
+
+def test_squared_error_is_that_of_numpy(model, data):
+    split = deql.split_weak(data, seed=1)
+    fitted = clone(model).fit(split.train)
+    result = deql.evaluate(fitted, split.test, metrics=["mse", "recall@5"])
+    X, Y = split.test.seen.matrix.toarray(), split.test.held_out.matrix.toarray()
+    judged = (Y != 0).any(axis=1)
+    errors = ((Y - X @ fitted.weights()) ** 2 * (X == 0))[judged].sum(axis=1)
+    cold = ~X[judged].any(axis=1)
+    errors[cold] = (Y[judged][cold] ** 2).sum(axis=1)
+    deql_rows = deql.evaluate(deql.EASE(1e12).fit(split.train), split.test, metrics=["mse"])
+    nothing = (Y**2 * (X == 0))[judged].sum()
+    assert result.means["mse"] / deql_rows.means["mse"] == pytest.approx(errors.sum() / nothing, rel=1e-4)
+
+
+def test_custom_weights_from_a_function_are_fitted_anew_on_every_split(data):
+    seen = []
+
+    def weights(train):
+        seen.append(train.n_interactions)
+        return np.ones((train.n_items, train.n_items))
+
+    table = deql.compare({"ones": deql.CustomLinear(weights), "pop": deql.Popularity()}, data, splits=2)
+    assert len(seen) == 2
+    assert "ones" in str(table)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (np.ones((3, N)), "(40, 40)"),
+        (np.ones(N), "(40, 40)"),
+        (np.full((N, N), "a"), "real numbers"),
+        (np.full((N, N), 1j), "real numbers"),
+        (np.where(np.arange(N) == 7, np.nan, np.ones((N, N))), "item 7"),
+        (csc_array(np.where(np.arange(N) == 7, np.inf, np.eye(N))), "item 7"),
+        (lambda data: np.ones((2, 2)), "(40, 40)"),
+        (None, "no weights"),
+    ],
+)
+def test_wrong_weights_are_refused_in_a_sentence(data, given, words):
+    with pytest.raises((ParameterError, DataError), match=words.replace("(", r"\(").replace(")", r"\)")):
+        deql.CustomLinear(given).fit(data)
+
+
+def test_whole_numbers_will_do_and_a_loaded_model_cannot_be_fitted(data, tmp_path):
+    model = deql.CustomLinear(np.eye(N, dtype=int)).fit(data)
+    assert model.diagonal().tolist() == [1.0] * N
+    model.save(tmp_path / "a.deql")
+    with pytest.raises(ParameterError, match="model file keeps the weights"):
+        deql.load(tmp_path / "a.deql").fit(data)
+
+
+@pytest.mark.parametrize("name", ["left", "values", "weights"])
+def test_a_file_whose_parts_do_not_fit_is_refused(data, W, tmp_path, monkeypatch, name):
+    kind = {"left": factored, "values": sparse, "weights": dense}[name]
+    model = kind(W).fit(data)
+    state = type(model)._state
+
+    def cut(self):
+        arrays, facts = state(self)
+        return arrays | {name: arrays[name][1:]}, facts
+
+    monkeypatch.setattr(type(model), "_state", cut)
+    model.save(tmp_path / "a.deql")
+    with pytest.raises(ModelFileError, match="damaged"):
+        deql.load(tmp_path / "a.deql")
+
+
+def test_ties_go_to_the_lower_column_and_few_candidates_leave_gaps(data):
+    model = deql.CustomLinear(np.zeros((N, N))).fit(data)
+    found = model.recommend([["item 2"]], k=5, candidates=["item 9", "item 4", "item 2"])
+    assert found.ids.tolist() == [["item 4", "item 9", None, None, None]]
+    assert np.isnan(found.scores[0, 2:]).all()
