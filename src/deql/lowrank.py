@@ -1,0 +1,306 @@
+"""The best weights of a given rank (theoremB1): dense for small n, by sparse products alone for large n.
+
+With a = b every column has the same Σ_xx = (1−p)²·A, A = S + Γ, Γ = p/(1−p)·D + l2·I, and Σ_xy = (1−p)·S. Of all
+W of rank k the best is
+
+    W = B·(S·B)ᵀ / (1−p),    S²·B = A·B·Θ,    BᵀAB = I,
+
+with the k largest θ: for Σ_xx = LLᵀ it is L⁻ᵀ[L⁻¹Σ_xy]_k, since L⁻¹Σ_xy has the left singular vectors LᵀB/(1−p)
+and the singular values √θ. Its loss, ridge included, is tr(S) − Σθ.
+
+No n × n array is needed to improve a B: subspace iteration takes it to A⁻¹S²B, where the products are sparse and
+the solution of A·X = S²B starts from the last B, scaled. A few steps of conjugate gradients are then enough,
+for whatever error is left counts twice: the loss of a W built on a B that is off by ε is off by ε².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql.parallel import run_slices, thread_count
+from deql.prefetch import LINE, prefetch
+from deql.progress import Report
+
+__all__ = ["LowRank", "SparseGram", "solve_dense", "solve_operators"]
+
+Block = NDArray[np.float32]
+Vector = NDArray[np.float64]
+
+_CHUNK_BYTES = 2**30
+"""What the vectors that are worked on at once may take."""
+
+_AHEAD = 16
+"""How many entries before its turn a row is fetched into cache."""
+
+_ROWS = 2**14
+"""Rows of a tall block that are turned into float64 at once."""
+
+_STEPS = 20
+"""Steps of conjugate gradients between two rotations of B, at most."""
+
+_REDUCTION = 0.03
+"""What the square of their residual is to come down to: a rotation gains no more by a better solution."""
+
+_SPARE = 16
+"""Vectors carried beside those asked for, so that the last ones settle sooner."""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """B and S·B of the best weights of some rank, and how good they are.
+
+    Attributes
+    ----------
+    basis, image : ndarray, n × rank
+        B and S·B, the largest θ first.
+    captured : ndarray of float64
+        θ, what each direction takes off the loss.
+    loss : float
+        tr(S) − Σθ, the expected loss with its ridge.
+    iterations : int
+        Rotations of B; 0 if it was found directly.
+    settled : bool
+        Whether the loss came as close to the smallest as was asked for.
+    """
+
+    basis: NDArray[np.floating]
+    image: NDArray[np.floating]
+    captured: Vector
+    loss: float
+    iterations: int
+    settled: bool
+
+
+def solve_dense(S: Vector, added: Vector, rank: int) -> LowRank:
+    """By a Cholesky factor of A and the leading eigenvectors of MMᵀ, M = L⁻¹S: O(n³), in float64.
+
+    Parameters
+    ----------
+    S : ndarray, n × n
+        Gram matrix.
+    added : ndarray
+        The diagonal of Γ.
+    rank : int
+        From 1 to n.
+
+    Examples
+    --------
+    >>> found = solve_dense(np.diag([3.0, 2.0]), np.ones(2), 1)
+    >>> found.loss, found.captured
+    (2.75, array([2.25]))
+    """
+    n = len(S)
+    L = scipy.linalg.cholesky(S + np.diag(added), lower=True)
+    M = scipy.linalg.solve_triangular(L, S, lower=True)
+    theta, U = scipy.linalg.eigh(M @ M.T, subset_by_index=[n - rank, n - 1], overwrite_a=True)
+    theta, U = np.maximum(theta[::-1], 0.0), U[:, ::-1]
+    basis = scipy.linalg.solve_triangular(L, U, lower=True, trans="T")
+    return LowRank(basis, S @ basis, theta, float(np.trace(S) - theta.sum()), 0, True)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def _multiply(first, last, indptr, indices, values, X, out):  # type: ignore[no-untyped-def]
+    # Rows first … last − 1 of a sparse matrix times a dense one. Rows of the dense one lie where only the indices
+    # tell, so they are asked for some entries before their turn.
+    flat, width = X.reshape(-1), X.shape[1]
+    for row in range(first, last):
+        into = out[row]
+        into[:] = 0.0
+        for p in range(indptr[row], indptr[row + 1]):
+            if p + _AHEAD < len(indices):
+                place = np.int64(indices[p + _AHEAD]) * width
+                for c in range(0, width, LINE // X.itemsize):
+                    prefetch(flat, place + c)  # type: ignore[call-arg]
+            value, source = values[p], X[indices[p]]
+            for c in range(width):
+                into[c] += value * source[c]
+
+
+class SparseGram:
+    """S = RᵀΛR as an operator on blocks of vectors: two sparse products, in threads.
+
+    Parameters
+    ----------
+    matrix : csr_array
+        R, users × items.
+    weights : ndarray, optional
+        The diagonal of Λ.
+
+    Examples
+    --------
+    >>> S = SparseGram(csr_array([[1.0, 1.0], [0.0, 2.0]]))
+    >>> S @ np.eye(2, dtype=np.float32)
+    array([[1., 1.],
+           [1., 5.]], dtype=float32)
+    """
+
+    def __init__(self, matrix: csr_array, weights: Vector | None = None) -> None:
+        by_user = matrix.astype(np.float32)
+        if weights is not None:
+            scale = np.sqrt(weights).astype(np.float32)
+            by_user = csr_array(
+                (by_user.data * np.repeat(scale, np.diff(by_user.indptr)), by_user.indices, by_user.indptr),
+                shape=by_user.shape,
+            )
+        self.users, self.n = matrix.shape
+        self._parts = [(part, _even_bounds(part.indptr)) for part in (by_user, csr_array(by_user.T))]
+
+    def __matmul__(self, X: Block) -> Block:
+        for part, bounds in self._parts:
+            out = np.empty((part.shape[0], X.shape[1]), np.float32)
+            run_slices(_multiply, bounds, part.indptr, part.indices, part.data, np.ascontiguousarray(X), out)
+            X = out
+        return X
+
+    def chunks(self, width: int) -> Iterator[slice]:
+        """Columns of a block of ``width``, as many at a time as memory is set aside for."""
+        step = int(np.clip(_CHUNK_BYTES // (4 * (self.users + 6 * self.n)) // 16 * 16, 16, 64))
+        return (slice(start, min(start + step, width)) for start in range(0, width, step))
+
+
+def solve_operators(
+    S: SparseGram,
+    diagonal: Vector,
+    added: Vector,
+    rank: int,
+    *,
+    tolerance: float = 1e-4,
+    max_iterations: int = 100,
+    seed: int = 0,
+    report: Report | None = None,
+) -> LowRank:
+    """By subspace iteration on A⁻¹S²: sparse products and blocks of n × rank numbers, in float32.
+
+    Parameters
+    ----------
+    S : SparseGram
+    diagonal, added : ndarray
+        D and the diagonal of Γ.
+    rank : int
+        From 1 to n.
+    tolerance : float
+        Stop when what further iterations can take off the loss is, by their trend, less than this share of it.
+    max_iterations : int
+        Stop at the latest then.
+    seed : int
+        Of the first B.
+    report : callable, optional
+        Called as ``report(done, total)``.
+
+    Examples
+    --------
+    >>> R = csr_array(np.random.default_rng(0).random((30, 9)))
+    >>> D = (R.toarray() ** 2).sum(axis=0)
+    >>> found = solve_operators(SparseGram(R), D, np.ones(9), 3, tolerance=1e-9)
+    >>> exact = solve_dense((R.T @ R).toarray(), np.ones(9), 3)
+    >>> abs(found.loss / exact.loss - 1) < 1e-5
+    True
+    """
+    width = min(rank + max(_SPARE, rank // 16), S.n)
+    shift, inverse = added.astype(np.float32)[:, None], (1.0 / (diagonal + added)).astype(np.float32)[:, None]
+    generator = np.random.default_rng(seed)
+    B, Z = np.empty((S.n, width), np.float32), np.empty((S.n, width), np.float32)
+    for part in S.chunks(width):
+        B[:, part] = inverse * (S @ generator.standard_normal((S.n, part.stop - part.start), dtype=np.float32))
+        Z[:, part] = S @ B[:, part]
+    total = float(diagonal.sum())
+    theta = _rotate(B, Z, added)
+    losses = [total - theta[:rank].sum()]
+    iteration, left = 0, np.inf
+    while iteration < max_iterations and left > tolerance * losses[-1]:
+        for part in S.chunks(width):
+            _improve(S, B, Z, part, theta[part], shift, inverse)
+        theta = _rotate(B, Z, added)
+        losses.append(total - theta[:rank].sum())
+        iteration += 1
+        left = _still_to_come(losses)
+        if report is not None:
+            report(iteration, max_iterations)
+    B, Z = np.ascontiguousarray(B[:, :rank]), np.ascontiguousarray(Z[:, :rank])
+    return LowRank(B, Z, theta[:rank], float(losses[-1]), iteration, left <= tolerance * losses[-1])
+
+
+def _improve(S: SparseGram, B: Block, Z: Block, part: slice, theta: Vector, shift: Block, inverse: Block) -> None:
+    """Some steps towards A·X = S²B/θ from X = B, in place, with Z = S·X kept along."""
+    X, image = np.ascontiguousarray(B[:, part]), np.ascontiguousarray(Z[:, part])
+    scale = np.zeros(len(theta), np.float32)
+    np.divide(1.0, theta, out=scale, where=theta > 1e-12 * theta.max(initial=0.0), casting="unsafe")
+    residual = (S @ image) * scale - image - shift * X
+    conditioned = inverse * residual
+    direction, size = conditioned.copy(), _dots(residual, conditioned)
+    goal = _REDUCTION * size.sum()
+    for _ in range(_STEPS):
+        moved = S @ direction
+        full = moved + shift * direction
+        step = _ratio(size, _dots(direction, full))
+        X += step * direction
+        image += step * moved
+        residual -= step * full
+        np.multiply(inverse, residual, out=conditioned)
+        before, size = size, _dots(residual, conditioned)
+        if size.sum() <= goal:
+            break
+        direction *= _ratio(size, before)
+        direction += conditioned
+    B[:, part], Z[:, part] = X, image
+
+
+def _rotate(B: Block, Z: Block, added: Vector) -> Vector:
+    """Make BᵀAB = I and ZᵀZ = Θ by a rotation of both, in place; returns θ, the largest first."""
+    width = B.shape[1]
+    in_a, in_s = np.zeros((width, width)), np.zeros((width, width))
+    for start in range(0, len(B), _ROWS):
+        rows = slice(start, start + _ROWS)
+        b, z = B[rows].astype(np.float64), Z[rows].astype(np.float64)
+        in_a += b.T @ (z + added[rows, None] * b)
+        in_s += z.T @ z
+    # Columns of nearly the same length first: what B has of a direction twice is then told by small eigenvalues.
+    length = np.sqrt(np.maximum(np.diag(in_a), np.finfo(np.float32).tiny))
+    in_a = (in_a + in_a.T) / 2 / np.outer(length, length)
+    values, vectors = scipy.linalg.eigh(in_a)
+    good = values > 1e-6 * values[-1]
+    onto = vectors[:, good] / np.sqrt(values[good])
+    theta, turn = scipy.linalg.eigh(onto.T @ (in_s / np.outer(length, length)) @ onto)
+    rotation = np.zeros((width, width))
+    rotation[:, : good.sum()] = (onto @ turn[:, ::-1]) / length[:, None]
+    for start in range(0, len(B), _ROWS):
+        rows = slice(start, start + _ROWS)
+        B[rows], Z[rows] = B[rows] @ rotation, Z[rows] @ rotation
+    full = np.zeros(width)
+    full[: good.sum()] = np.maximum(theta[::-1], 0.0)
+    return full
+
+
+def _still_to_come(losses: list[float]) -> float:
+    """What a geometric trend of the last gains adds up to."""
+    if len(losses) < 3:
+        return np.inf
+    before, last = losses[-3] - losses[-2], losses[-2] - losses[-1]
+    if last <= 0:
+        return 0.0
+    trend = min(last / before, 0.95) if before > 0 else 0.95
+    return last * trend / (1 - trend)
+
+
+def _dots(X: Block, Y: Block) -> Vector:
+    return np.asarray(np.einsum("ij,ij->j", X, Y, dtype=np.float64))
+
+
+def _ratio(above: Vector, below: Vector) -> Block:
+    ratio = np.zeros(len(above), np.float32)
+    return np.divide(above, below, out=ratio, where=below > 0, casting="unsafe")
+
+
+def _even_bounds(indptr: NDArray[np.integer]) -> list[int]:
+    """Slices of rows with about as many entries each, several for each thread."""
+    ends = np.linspace(0, indptr[-1], 4 * thread_count() + 1)
+    bounds = np.searchsorted(indptr, ends)
+    bounds[0], bounds[-1] = 0, len(indptr) - 1
+    return [int(bound) for bound in bounds]

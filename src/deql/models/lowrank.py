@@ -1,0 +1,187 @@
+"""DEQL of low rank: for so many items that n² numbers are too many."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.errors import DataError, ParameterError, TooLargeError, name_some
+from deql.gram import user_weights, weighted_diagonal
+from deql.interactions import Interactions
+from deql.lowrank import SparseGram, solve_dense, solve_operators
+from deql.machine import free_memory
+from deql.models.checks import check_range, check_rank, check_whole
+from deql.models.factored import FactoredAutoencoder
+from deql.models.solvable import check_solvable_without_ridge
+from deql.parallel import blas_limited
+from deql.progress import stages
+from deql.rules import ridge_of_gram
+
+__all__ = ["LowRankDEQL"]
+
+_DENSE_ITEMS = 1500
+"""Up to so many items the dense solution takes a second or so."""
+
+_MOST_ITERATIONS = 100
+
+
+class _Fitted(FactoredAutoencoder):
+    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
+    loss_: float
+    captured_: NDArray[np.float64]
+    iterations_: int
+    engine_: str
+
+
+@dataclass(eq=False)
+class LowRankDEQL(_Fitted):
+    """The best weights of a given rank under the loss of DEQL with a = b (theoremB1).
+
+    W = left_·right_ᵀ has 2·n·rank numbers, and nothing larger is ever held: a million items fit where
+    n² numbers would not. Its diagonal is free.
+
+    Parameters
+    ----------
+    rank : int, default 256
+        Of W.
+    l2 : float, default 60
+        Ridge as the Gram matrix sees it.
+    dropout : float, default 0.3
+        Share of the entries dropped, p.
+    b : float, default 1
+        The ratio b/a, which can only be 1: with any other the loss of each item has another quadratic form
+        (Lemma 1), and the best W of a given rank is not known in closed form.
+    user_power : float, default 0
+        γ: user u weighs |u|^(−γ) in the Gram matrix.
+    engine : {"auto", "dense", "sparse"}, default "auto"
+        ``"dense"`` is exact and takes n² numbers and n³ time. ``"sparse"`` comes as close to the smallest loss as
+        ``tolerance`` says with sparse products alone. ``"auto"`` is dense for few items; ``engine_`` says which ran.
+    tolerance : float, default 1e-4
+        How far above the smallest loss the sparse engine may stop, as a share of it.
+    **other
+        See :class:`~deql.models.stored.StoredWeights`.
+
+    Attributes
+    ----------
+    left_, right_ : ndarray of float32, n × rank
+        W = left_·right_ᵀ.
+    loss_ : float
+        The expected loss of W with its ridge, before the popularity power.
+    captured_ : ndarray of float64
+        What each of the rank directions takes off the loss.
+    iterations_ : int
+        Of the sparse engine.
+    engine_ : str
+        The engine that ran.
+
+    Examples
+    --------
+    >>> import numpy as np, deql
+    >>> from scipy.sparse import csr_array
+    >>> R = csr_array(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]))
+    >>> deql.LowRankDEQL(rank=1, l2=1.0, dropout=0.0).fit(R).weights().round(2)
+    array([[0.26, 0.36, 0.26],
+           [0.36, 0.5 , 0.36],
+           [0.26, 0.36, 0.26]], dtype=float32)
+    """
+
+    rank: int = 256
+    l2: float = 60.0
+    dropout: float = 0.3
+    b: float = 1.0
+    user_power: float = field(default=0.0, kw_only=True)
+    engine: str = field(default="auto", kw_only=True)
+    tolerance: float = field(default=1e-4, kw_only=True)
+
+    @classmethod
+    def from_paper(cls, rank: int, lam: float, p: float, a: float = 1.0, b: float = 1.0, **other: Any) -> LowRankDEQL:
+        """The model for the paper's own parameters λ, p and a = b.
+
+        Examples
+        --------
+        >>> import deql
+        >>> deql.LowRankDEQL.from_paper(8, lam=10.0, p=0.5).l2
+        40.0
+        """
+        check_range("lam", lam, 0.0, np.inf)
+        check_range("p", p, 0.0, 1.0, below=True)
+        check_range("a", a, 0.0, np.inf)
+        check_range("b", b, 0.0, np.inf)
+        _check_emphasis(b / a if a > 0 else np.inf)
+        return cls(rank, ridge_of_gram(lam, p, a, b), p, **other)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_whole("rank", self.rank)
+        check_range("l2", self.l2, 0.0, np.inf)
+        check_range("dropout", self.dropout, 0.0, 1.0, below=True)
+        check_range("b", self.b, 0.0, np.inf)
+        _check_emphasis(self.b)
+        check_range("user_power", self.user_power, -np.inf, np.inf)
+        check_range("tolerance", self.tolerance, 0.0, 1.0)
+        if self.engine not in ("auto", "dense", "sparse"):
+            raise ParameterError(f"engine must be auto, dense or sparse, got {self.engine!r}")
+
+    def _learn(self, data: Interactions) -> None:
+        check_rank(self.rank, data.n_items)
+        weights = user_weights(data.matrix, self.user_power)
+        diagonal = weighted_diagonal(data.matrix, weights)
+        if not diagonal.max() / (1.0 - self.dropout) + self.l2 < np.sqrt(np.finfo(np.float32).max):
+            largest = name_some(data.items[[int(diagonal.argmax())]])
+            raise DataError(f"the values of item {largest}, or l2, are too large: divide all values by one number")
+        if self.l2 == 0:
+            check_solvable_without_ridge(data, diagonal, self.dropout)
+        added = self.dropout / (1.0 - self.dropout) * diagonal + self.l2
+        dense = self.engine == "dense" or (self.engine == "auto" and data.n_items <= _DENSE_ITEMS)
+        _check_memory(dense, data.n_items, self.rank)
+        with stages(self.progress) as stage, blas_limited():
+            if dense:
+                R = data.matrix.astype(np.float64)
+                S = (R.T @ R.multiply(weights[:, None]).tocsr()).toarray()
+                found = solve_dense(S, added, self.rank)
+            else:
+                found = solve_operators(
+                    SparseGram(data.matrix, weights if self.user_power else None), diagonal, added, self.rank,
+                    tolerance=self.tolerance, max_iterations=_MOST_ITERATIONS, report=stage("Low rank"),
+                )  # fmt: skip
+        if not found.settled:
+            warnings.warn(
+                f"the loss was still falling after {_MOST_ITERATIONS} iterations: raise l2 or tolerance", stacklevel=4
+            )
+        self.engine_ = "dense" if dense else "sparse"
+        self.loss_, self.captured_, self.iterations_ = found.loss, found.captured, found.iterations
+        self._keep(found.basis, found.image / found.image.dtype.type(1.0 - self.dropout))
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays | {"captured": self.captured_}, facts | {
+            "loss": self.loss_, "iterations": self.iterations_, "engine": self.engine_,
+        }  # fmt: skip
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self.captured_ = np.array(arrays["captured"])
+        self.loss_, self.iterations_ = float(facts["loss"]), int(facts["iterations"])
+        self.engine_ = str(facts["engine"])
+
+
+def _check_memory(dense: bool, n: int, rank: int) -> None:
+    # S, A and two matrices on the way, or B, S·B and their copies, with what is worked on at once.
+    needed, free = 32 * n**2 if dense else 16 * n * rank, free_memory()
+    if needed > free:
+        raise TooLargeError(
+            f"rank {rank:,} of {n:,} items needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are "
+            "free: " + ("use engine='sparse'" if dense else "choose a lower rank")
+        )
+
+
+def _check_emphasis(ratio: float) -> None:
+    if ratio != 1:
+        raise ParameterError(
+            f"a low rank needs b = a, got b/a = {ratio:g}: otherwise the quadratic form differs from item to item "
+            "(Lemma 1) and no closed form is known; use DEQL for any b at full rank"
+        )
