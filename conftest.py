@@ -2,5 +2,9 @@
 
 import importlib.util
 
-# The torch engine's modules cannot be imported without it, so neither can their examples.
-collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["src/deql/device/*"]
+# Without torch neither its engine nor ELSA can be tried out.
+collect_ignore_glob = (
+    []
+    if importlib.util.find_spec("torch")
+    else ["src/deql/device/*", "src/deql/elsa_training.py", "src/deql/models/elsa.py"]
+)

@@ -1,0 +1,203 @@
+"""ELSA: unit vectors for items, trained by mini-batches of users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql.elsa_training import Course, Epoch, Histories, Judge, Trained, train
+from deql.errors import DataError, DeviceError, ParameterError
+from deql.interactions import Interactions, as_interactions
+from deql.models.checks import check_range, check_rank, check_whole
+from deql.models.factored import FactoredAutoencoder
+from deql.parallel import thread_count
+from deql.progress import Stage, stages
+from deql.recommend import encode_histories
+from deql.split import HeldOut
+from deql.split.draw import check_seed
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["ELSA"]
+
+_WORTH_THREADS = 2**19
+"""Numbers in A."""
+
+
+class _Fitted(FactoredAutoencoder):
+    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
+    epochs_: int
+    history_: list[Epoch]
+
+
+@dataclass(eq=False)
+class ELSA(_Fitted):
+    """W = A·Aᵀ − I with unit rows of A, and hence a zero diagonal (Vančura et al., 2022).
+
+    A, n × rank, is trained from random rows so that every user's scores point where the history does: the mean of
+    ‖x/‖x‖ − y/‖y‖‖² over users, with y = W·x, by Nesterov's Adam. It needs torch. Memory is about eight arrays of
+    the size of A, however many users there are.
+
+    Parameters
+    ----------
+    rank : int, default 256
+        Length of an item's vector. More is better until it overfits; thousands are not too many.
+    epochs : int, default 20
+        How often each user is seen, at most.
+    batch_size : int, default 1024
+        Users for each step. Larger batches are calmer: they need more epochs, and often end better.
+    learning_rate : float, default 0.1
+        Of Nesterov's Adam.
+    patience : int, optional
+        Stop after so many epochs without a better NDCG@20 on validation data. Those are what ``fit`` is given; without
+        them a tenth of the users choose the number of epochs, and A is trained once more on all.
+    seed : int, default 0
+        For the first A, the order of users, and who is held out. The same seed gives the same model on a processor.
+    device : str, optional
+        Such as ``"cuda:1"`` or ``"cpu"``; a CUDA device if there is one, else the processor.
+    **other
+        See :class:`~deql.models.stored.StoredWeights`.
+
+    Attributes
+    ----------
+    left_, right_ : ndarray of float32, n × rank
+        A, twice; right_ with the popularity power.
+    epochs_ : int
+        How many epochs A was trained.
+    history_ : list of Epoch
+        Loss, NDCG@20 on validation data, and seconds of each epoch that was run; if users were held out here, of
+        the run that chose the number of epochs.
+
+    Examples
+    --------
+    >>> import deql
+    >>> from deql.models.elsa import ELSA
+    >>> eaten = ["tea", "jam", "tea", "jam", "egg", "rye", "egg", "rye"]
+    >>> data = deql.Interactions.from_pairs(list("aabbccdd"), eaten)
+    >>> model = ELSA(rank=2, epochs=50, device="cpu").fit(data)
+    >>> model.similar_items("egg", k=1)[0].tolist()
+    ['rye']
+    """
+
+    rank: int = 256
+    epochs: int = 20
+    batch_size: int = 1024
+    learning_rate: float = 0.1
+    patience: int | None = None
+    seed: int = 0
+    device: str | None = field(default=None, kw_only=True)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in ("rank", "epochs", "batch_size"):
+            check_whole(name, getattr(self, name))
+        check_range("learning_rate", self.learning_rate, 0.0, np.inf)
+        if self.patience is not None:
+            check_whole("patience", self.patience)
+        check_seed(self.seed)
+
+    def fit(self, data: Any, y: None = None, *, validation: HeldOut | None = None) -> Self:
+        """Learn from interactions.
+
+        Parameters
+        ----------
+        data : Interactions or sparse matrix
+            Users × items; a plain matrix's ids are its column numbers.
+        y : ignored
+            Present for scikit-learn's conventions.
+        validation : HeldOut, optional
+            Such as ``split.validation``: judged after each epoch, and the best A is kept.
+
+        Returns
+        -------
+        self
+        """
+        if validation is not None and not isinstance(validation, HeldOut):
+            raise ParameterError(
+                f"validation must be what is held out, such as split.validation, got {type(validation).__name__}"
+            )
+        return self._fit(as_interactions(data), partial(self._learn, validation=validation))
+
+    def _learn(self, data: Interactions, validation: HeldOut | None = None) -> None:
+        check_rank(self.rank, data.n_items)
+        device = _open(self.device)
+        course = Course(self.rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed)
+        from deql.device.packed import threads_limited
+
+        # Steps on little data are so short that threads would mostly wait for one another.
+        threads = thread_count() if data.n_items * self.rank >= _WORTH_THREADS else 1
+        with stages(self.progress) as stage, threads_limited(threads):
+            if validation is None and self.patience is not None:
+                from deql.tuning.ground import stake_out
+
+                ground = stake_out(data, self.seed)
+                few = replace(course, rank=min(self.rank, ground.train.n_items))
+                chosen = self._train(ground.train, ground.validation, few, device, stage, "Choose epochs")
+                course = replace(course, epochs=chosen.epochs, patience=None)
+                found = self._train(data, None, course, device, stage)._replace(history=chosen.history)
+            else:
+                found = self._train(data, validation, course, device, stage)
+        self.epochs_, self.history_ = found.epochs, found.history
+        # Minus the rows' squared lengths as they are in float32: then the diagonal is zero, not nearly so.
+        self._keep(found.factors, found.factors, -np.einsum("ir,ir->i", *2 * [found.factors], dtype=np.float64))
+
+    def _train(
+        self,
+        data: Interactions,
+        validation: HeldOut | None,
+        course: Course,
+        device: torch.device,
+        stage: Stage,
+        label: str = "Train",
+    ) -> Trained:
+        histories = _on_device(data.matrix, device)
+        judge = None if validation is None else self._judge(data, validation, device)
+        return train(histories, course, judge, stage(label))
+
+    def _judge(self, data: Interactions, validation: HeldOut, device: torch.device) -> Judge:
+        sizes = np.diff(validation.held_out.matrix.indptr)
+        judged = sizes > 0
+        if not judged.any():
+            raise DataError("no validation user has anything held out, so there is nothing to judge the epochs on")
+        index = {item: column for column, item in enumerate(data.items.tolist())}
+        seen, held_out = (
+            _on_device(encode_histories(part.take_users(judged), index, data.items, strict=False, where=where), device)
+            for part, where in (
+                (validation.seen, "validation histories"),
+                (validation.held_out, "what is held out, and counted as missed"),
+            )
+        )
+        counts = np.bincount(data.matrix.indices, minlength=data.n_items)
+        popularity = np.empty(data.n_items)
+        popularity[np.argsort(-counts, kind="stable")] = -np.arange(data.n_items)
+        scale = np.maximum(counts, 1).astype(np.float64) ** -self.popularity_power
+        return Judge(seen, held_out, sizes[judged], scale, popularity)
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, facts | {"epochs": self.epochs_, "history": self.history_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self.epochs_, self.history_ = int(facts["epochs"]), [Epoch(*epoch) for epoch in facts["history"]]
+
+
+def _open(name: str | None) -> torch.device:
+    """The device to train on."""
+    try:
+        import torch
+    except ImportError:
+        raise DeviceError('ELSA needs torch, which is not installed: pip install "deql[gpu]"') from None
+    from deql.device import open_device
+
+    return open_device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _on_device(matrix: csr_array, device: torch.device) -> Histories:
+    return Histories.from_arrays(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], device)
