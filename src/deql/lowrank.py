@@ -10,11 +10,12 @@ and the singular values √θ. Its loss, ridge included, is tr(S) − Σθ.
 
 No n × n array is needed to improve a B: subspace iteration takes it to A⁻¹S²B, where the products are sparse and
 the solution of A·X = S²B starts from the last B, scaled. A few steps of conjugate gradients are then enough,
-for whatever error is left counts twice: the loss of a W built on a B that is off by ε is off by ε².
+for whatever error is left counts squared: the loss of a W built on a B that is off by ε is off by ε².
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,16 +25,17 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.errors import NotPositiveDefiniteError
 from deql.parallel import run_slices, thread_count
 from deql.prefetch import LINE, prefetch
 from deql.progress import Report
 
-__all__ = ["LowRank", "SparseGram", "solve_dense", "solve_operators"]
+__all__ = ["CHUNK_BYTES", "GramOperator", "LowRank", "solve_dense", "solve_operators"]
 
 Block = NDArray[np.float32]
 Vector = NDArray[np.float64]
 
-_CHUNK_BYTES = 2**30
+CHUNK_BYTES = 2**30
 """What the vectors that are worked on at once may take."""
 
 _AHEAD = 16
@@ -47,6 +49,9 @@ _STEPS = 20
 
 _REDUCTION = 0.03
 """What the square of their residual is to come down to: a rotation gains no more by a better solution."""
+
+_REFILLS = 5
+"""Iterations in which directions that were lost are replaced by others."""
 
 _SPARE = 16
 """Vectors carried beside those asked for, so that the last ones settle sooner."""
@@ -97,7 +102,13 @@ def solve_dense(S: Vector, added: Vector, rank: int) -> LowRank:
     (2.75, array([2.25]))
     """
     n = len(S)
-    L = scipy.linalg.cholesky(S + np.diag(added), lower=True)
+    A = S.copy()
+    A.flat[:: n + 1] += added
+    try:
+        L = scipy.linalg.cholesky(A, lower=True, overwrite_a=True)
+    except np.linalg.LinAlgError as error:
+        pivot = int(re.findall(r"\d+", str(error))[0]) - 1
+        raise NotPositiveDefiniteError(f"A is singular at item {pivot}", [pivot]) from None
     M = scipy.linalg.solve_triangular(L, S, lower=True)
     theta, U = scipy.linalg.eigh(M @ M.T, subset_by_index=[n - rank, n - 1], overwrite_a=True)
     theta, U = np.maximum(theta[::-1], 0.0), U[:, ::-1]
@@ -123,7 +134,7 @@ def _multiply(first, last, indptr, indices, values, X, out):  # type: ignore[no-
                 into[c] += value * source[c]
 
 
-class SparseGram:
+class GramOperator:
     """S = RᵀΛR as an operator on blocks of vectors: two sparse products, in threads.
 
     Parameters
@@ -135,7 +146,7 @@ class SparseGram:
 
     Examples
     --------
-    >>> S = SparseGram(csr_array([[1.0, 1.0], [0.0, 2.0]]))
+    >>> S = GramOperator(csr_array([[1.0, 1.0], [0.0, 2.0]]))
     >>> S @ np.eye(2, dtype=np.float32)
     array([[1., 1.],
            [1., 5.]], dtype=float32)
@@ -161,12 +172,12 @@ class SparseGram:
 
     def chunks(self, width: int) -> Iterator[slice]:
         """Columns of a block of ``width``, as many at a time as memory is set aside for."""
-        step = int(np.clip(_CHUNK_BYTES // (4 * (self.users + 6 * self.n)) // 16 * 16, 16, 64))
+        step = int(np.clip(CHUNK_BYTES // (4 * (self.users + 6 * self.n)) // 16 * 16, 16, 64))
         return (slice(start, min(start + step, width)) for start in range(0, width, step))
 
 
 def solve_operators(
-    S: SparseGram,
+    S: GramOperator,
     diagonal: Vector,
     added: Vector,
     rank: int,
@@ -180,7 +191,7 @@ def solve_operators(
 
     Parameters
     ----------
-    S : SparseGram
+    S : GramOperator
     diagonal, added : ndarray
         D and the diagonal of Γ.
     rank : int
@@ -198,7 +209,7 @@ def solve_operators(
     --------
     >>> R = csr_array(np.random.default_rng(0).random((30, 9)))
     >>> D = (R.toarray() ** 2).sum(axis=0)
-    >>> found = solve_operators(SparseGram(R), D, np.ones(9), 3, tolerance=1e-9)
+    >>> found = solve_operators(GramOperator(R), D, np.ones(9), 3, tolerance=1e-9)
     >>> exact = solve_dense((R.T @ R).toarray(), np.ones(9), 3)
     >>> abs(found.loss / exact.loss - 1) < 1e-5
     True
@@ -207,32 +218,56 @@ def solve_operators(
     shift, inverse = added.astype(np.float32)[:, None], (1.0 / (diagonal + added)).astype(np.float32)[:, None]
     generator = np.random.default_rng(seed)
     B, Z = np.empty((S.n, width), np.float32), np.empty((S.n, width), np.float32)
-    for part in S.chunks(width):
-        B[:, part] = inverse * (S @ generator.standard_normal((S.n, part.stop - part.start), dtype=np.float32))
-        Z[:, part] = S @ B[:, part]
+    _refill(S, B, Z, slice(0, width), generator, inverse)
     total = float(diagonal.sum())
     theta = _rotate(B, Z, added)
     losses = [total - theta[:rank].sum()]
     iteration, left = 0, np.inf
-    while iteration < max_iterations and left > tolerance * losses[-1]:
+    # The trend flatters: a third of what may be left is what it says as a rule.
+    while iteration < max_iterations and left > tolerance / 3 * losses[-1]:
         for part in S.chunks(width):
-            _improve(S, B, Z, part, theta[part], shift, inverse)
+            _improve(S, B, Z, part, theta[part], float(theta[0]), shift, inverse)
         theta = _rotate(B, Z, added)
+        alive = int(np.count_nonzero(theta))
+        if alive < min(width, S.users) and iteration < _REFILLS:
+            _refill(S, B, Z, slice(alive, width), generator, inverse)
+            theta = _rotate(B, Z, added)
         losses.append(total - theta[:rank].sum())
         iteration += 1
         left = _still_to_come(losses)
         if report is not None:
             report(iteration, max_iterations)
+    for part in S.chunks(width):  # what was carried along has drifted by some roundings
+        Z[:, part] = S @ B[:, part]
+    theta = _rotate(B, Z, added)[:rank]
+    settled = bool(left <= tolerance / 3 * losses[-1])
     B, Z = np.ascontiguousarray(B[:, :rank]), np.ascontiguousarray(Z[:, :rank])
-    return LowRank(B, Z, theta[:rank], float(losses[-1]), iteration, left <= tolerance * losses[-1])
+    return LowRank(B, Z, theta, float(total - theta.sum()), iteration, settled)
 
 
-def _improve(S: SparseGram, B: Block, Z: Block, part: slice, theta: Vector, shift: Block, inverse: Block) -> None:
+def _refill(
+    S: GramOperator, B: Block, Z: Block, columns: slice, generator: np.random.Generator, inverse: Block
+) -> None:
+    """Put random vectors into some columns of B, and their images into Z.
+
+    Not multiplied by S yet: where its spectrum is wide, images are nearly parallel, and directions would be lost.
+    """
+    root = np.sqrt(inverse)
+    for part in S.chunks(columns.stop - columns.start):
+        place = slice(columns.start + part.start, columns.start + part.stop)
+        B[:, place] = root * generator.standard_normal((S.n, part.stop - part.start), dtype=np.float32)
+        Z[:, place] = S @ B[:, place]
+
+
+def _improve(
+    S: GramOperator, B: Block, Z: Block, part: slice, theta: Vector, largest: float, shift: Block, inverse: Block
+) -> None:
     """Some steps towards A·X = S²B/θ from X = B, in place, with Z = S·X kept along."""
     X, image = np.ascontiguousarray(B[:, part]), np.ascontiguousarray(Z[:, part])
+    worth = theta > 1e-10 * largest  # below, rounding alone; such a column stays as it is
     scale = np.zeros(len(theta), np.float32)
-    np.divide(1.0, theta, out=scale, where=theta > 1e-12 * theta.max(initial=0.0), casting="unsafe")
-    residual = (S @ image) * scale - image - shift * X
+    np.divide(1.0, theta, out=scale, where=worth, casting="unsafe")
+    residual = ((S @ image) * scale - image - shift * X) * worth.astype(np.float32)
     conditioned = inverse * residual
     direction, size = conditioned.copy(), _dots(residual, conditioned)
     goal = _REDUCTION * size.sum()

@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["decoupled", "kept_emphasis", "paper_l2", "relaxed", "ridge_of_gram", "scale_columns"]
+__all__ = ["decoupled", "kept_emphasis", "paper_l2", "popularity_scale", "relaxed", "ridge_of_gram", "scale_columns"]
 
 Vector = NDArray[np.float64]
 
@@ -183,6 +183,18 @@ def scale_columns(
     """
     if popularity_power == 0:
         return gain, shift
-    scale = np.maximum(item_counts, 1).astype(np.float64) ** -popularity_power
+    scale = popularity_scale(item_counts, popularity_power)
     own = (gain * precision_diagonal + shift) * scale
     return gain * scale, own - gain * scale * precision_diagonal
+
+
+def popularity_scale(item_counts: NDArray[np.int64], popularity_power: float) -> Vector:
+    """count^(−popularity_power) of each item; an item that nobody has counts as one that one user has.
+
+    Examples
+    --------
+    >>> popularity_scale(np.array([4, 1, 0]), 0.5)
+    array([0.5, 1. , 1. ])
+    """
+    scale: Vector = np.maximum(item_counts, 1).astype(np.float64) ** -popularity_power
+    return scale

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, random_array
 import deql
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, TooLargeError
 from deql.gram import user_weights
-from deql.lowrank import SparseGram, solve_dense, solve_operators
+from deql.lowrank import GramOperator, solve_dense, solve_operators
 from deql.objective import expected_loss
 
 
@@ -67,10 +67,20 @@ def test_sparse_engine_comes_within_the_tolerance_of_the_dense_loss(p, l2, gamma
     assert np.linalg.matrix_rank(sparse.weights(), tol=1e-4) == 20
 
 
+@pytest.mark.parametrize(("density", "rank"), [(0.3, 100), (1.0, 40), (0.05, 150)])
+def test_no_direction_is_lost_where_the_spectrum_is_wide(density, rank):
+    generator = np.random.default_rng(1)
+    tastes = generator.standard_normal((400, 6)) @ generator.standard_normal((6, 200))
+    R = csr_array((generator.random((400, 200)) < density / (1 + np.exp(-3 * tastes))) * 1.0)
+    dense, sparse = (deql.LowRankDEQL(rank, 10.0, 0.3, engine=engine).fit(R) for engine in ("dense", "sparse"))
+    assert (sparse.captured_ > 0).all()
+    assert 1 - 1e-6 < sparse.loss_ / dense.loss_ < 1 + 3e-4
+
+
 def test_operator_is_the_gram_matrix():
     R = csr_array(random_array((50, 20), density=0.2, rng=np.random.default_rng(1)))
     w = np.random.default_rng(2).random(50)
-    S = SparseGram(R, w) @ np.eye(20, dtype=np.float32)
+    S = GramOperator(R, w) @ np.eye(20, dtype=np.float32)
     np.testing.assert_allclose(S, (R.T @ R.multiply(w[:, None])).toarray(), atol=1e-5)
 
 
@@ -87,7 +97,7 @@ def test_the_solvers_agree_direction_by_direction():
     R = csr_array(np.random.default_rng(5).random((40, 15)) ** 4)
     D = (R.toarray() ** 2).sum(axis=0)
     one = solve_dense((R.T @ R).toarray(), 0.5 * D, 4)
-    other = solve_operators(SparseGram(R), D, 0.5 * D, 4, tolerance=1e-10)
+    other = solve_operators(GramOperator(R), D, 0.5 * D, 4, tolerance=1e-10)
     np.testing.assert_allclose(other.captured, one.captured, rtol=1e-4)
     turn = np.sign((one.basis * other.basis).sum(axis=0))
     np.testing.assert_allclose(other.basis * turn, one.basis, atol=2e-2 * abs(one.basis).max())
@@ -122,6 +132,12 @@ def test_singular_and_huge_data_are_refused():
     R = csr_array(np.eye(3)[:, [0, 1, 1]])
     with pytest.raises(NotPositiveDefiniteError, match="l2 above 0"):
         deql.LowRankDEQL(1, 0.0, 0.0).fit(R)
+    S = np.random.default_rng(0).integers(0, 9, (9, 4))
+    S[:, 3] = S[:, 0] + S[:, 1]
+    with pytest.raises(NotPositiveDefiniteError, match="item 3 follows from the items before it"):
+        deql.LowRankDEQL(1, 0.0, 0.0).fit(csr_array(S.astype(float)))
+    with pytest.raises(ParameterError, match="l2 or dropout above 0"):
+        deql.LowRankDEQL(1, 0.0, 0.0, engine="sparse").fit(csr_array(np.eye(3)))
     with pytest.raises(DataError, match="too large"):
         deql.LowRankDEQL(1).fit(csr_array(np.eye(3) * 1e11))
 

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csc_array, csr_array
 from sklearn.base import clone
@@ -130,6 +131,9 @@ def test_custom_weights_from_a_function_are_fitted_anew_on_every_split(data):
         (np.ones((3, N)), "(40, 40)"),
         (np.ones(N), "(40, 40)"),
         (np.full((N, N), "a"), "real numbers"),
+        ([[1.0], [1.0, 2.0]], "real numbers"),
+        (np.ma.masked_array(np.eye(N), np.eye(N) > 0), "without a mask"),
+        (pd.DataFrame(np.eye(N)), "got a frame"),
         (np.full((N, N), 1j), "real numbers"),
         (np.where(np.arange(N) == 7, np.nan, np.ones((N, N))), "item 7"),
         (csc_array(np.where(np.arange(N) == 7, np.inf, np.eye(N))), "item 7"),
@@ -171,3 +175,55 @@ def test_ties_go_to_the_lower_column_and_few_candidates_leave_gaps(data):
     found = model.recommend([["item 2"]], k=5, candidates=["item 9", "item 4", "item 2"])
     assert found.ids.tolist() == [["item 4", "item 9", None, None, None]]
     assert np.isnan(found.scores[0, 2:]).all()
+
+
+def test_the_weights_given_stay_the_callers(data, W):
+    given = csc_array(([1.0, 2.0, 3.0], [5, 1, 1], [0, 3] + [3] * (N - 1)), shape=(N, N))  # unsorted, one entry twice
+    before = (given.data.copy(), given.indices.copy())
+    model = deql.CustomLinear(given, popularity_power=0.5).fit(data)
+    assert np.array_equal(given.data, before[0])
+    assert np.array_equal(given.indices, before[1])
+    assert model.weights_.nnz == 2
+    mine = W.copy()
+    model = deql.CustomLinear(mine).fit(data)
+    mine[:] = 0
+    assert np.array_equal(model.weights(), W)
+
+
+def test_a_fit_that_fails_leaves_the_one_before(data):
+    model = deql.CustomLinear(np.eye(N)).fit(data)
+    with pytest.raises(ParameterError, match="shape"):
+        model.set_params(W=np.eye(3)).fit(data)
+    assert model.diagonal().tolist() == [1.0] * N
+    assert model.recommend([["item 3"]], k=1).ids.shape == (1, 1)
+
+
+@pytest.mark.parametrize("kind", [sparse, dense, factored])
+def test_a_power_that_overflows_is_refused(data, W, kind):
+    with pytest.raises(ParameterError, match="popularity_power=-500 makes weights too large"):
+        kind(W).set_params(popularity_power=-500.0).fit(data)
+
+
+@pytest.mark.parametrize(("name", "place", "value"), [("rows", 0, N), ("rows", 0, -1), ("indptr", 5, 10**6)])
+def test_a_file_whose_weights_lie_outside_is_refused(data, W, tmp_path, monkeypatch, name, place, value):
+    model = sparse(W).fit(data)
+    state = type(model)._state
+
+    def forged(self):
+        arrays, facts = state(self)
+        wrong = arrays[name].copy()
+        wrong[place] = value
+        return arrays | {name: wrong}, facts
+
+    monkeypatch.setattr(type(model), "_state", forged)
+    model.save(tmp_path / "a.deql")
+    with pytest.raises(ModelFileError, match="damaged"):
+        deql.load(tmp_path / "a.deql")
+
+
+def test_a_contest_says_which_model_failed_and_calls_functions_by_name(data):
+    def nothing(train):
+        return np.zeros((2, 2))
+
+    with pytest.raises(ParameterError, match=r"^CustomLinear nothing: the weights must have shape"):
+        deql.compare([deql.Popularity(), deql.CustomLinear(nothing)], data, splits=2)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from deql.errors import ParameterError
+from deql.errors import DeqlError, ParameterError
 from deql.evaluation.evaluator import Evaluation, check_metrics, evaluate
 from deql.interactions import Interactions
 from deql.models.base import NOT_IN_WORDS, Recommender
@@ -41,7 +41,7 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
     >>> describe(deql.DEQL(l2=80.0, b=2.0, zero_diagonal=True))
     'DEQL l2=80 b=2 zero_diagonal'
     """
-    words = [type(model).__name__]
+    words = [model._called]
     defaults = {field.name: field.default for field in _fields(model)}
     for name, value in parameters(model).items():
         if value != defaults[name] or name in shown:
@@ -162,7 +162,11 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
         type(model)(**{name: value for name, value in model.get_params().items() if name != "folder"})
         for model in models
     ]
-    first = copies[0].fit(train)
+    try:
+        first = copies[0].fit(train)
+    except DeqlError as error:
+        error.args = (f"{', '.join(names)}: {error}", *error.args[1:])
+        raise
     for other in copies[1:]:
         assert isinstance(other, LinearAutoencoder)
         assert isinstance(first, LinearAutoencoder)

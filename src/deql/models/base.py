@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.checks import check_whole
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.explain import Contribution, Explanation
 from deql.interactions import Interactions, as_interactions
-from deql.models.checks import check_whole
 from deql.progress import Report, stages
 from deql.recommend import NO_ITEM, Recommendations, allowed_items, encode_histories
 
@@ -57,6 +57,8 @@ class Recommender(ABC):
     n_users_: int
     fitted_params_: dict[str, Any]
     progress: bool
+    # What an earlier fit left goes before the next: two inverses at once would need twice the memory.
+    _frees_before_fit: ClassVar[bool] = True
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     @abstractmethod
@@ -76,6 +78,11 @@ class Recommender(ABC):
     @abstractmethod
     def _check_parameters(self) -> None:
         """Raise ParameterError for a hyper-parameter out of its range."""
+
+    @property
+    def _called(self) -> str:
+        """What the model is called where it stands beside others."""
+        return type(self).__name__
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Hyper-parameters by name, as scikit-learn expects."""
@@ -109,11 +116,17 @@ class Recommender(ABC):
         self._check_parameters()
         if not data.n_interactions:
             raise DataError("there are no interactions to learn from")
-        # What an earlier fit left goes first: two inverses at once would need twice the memory.
-        for name in [name for name in self.__dict__ if name.endswith("_") or name == "_item_index"]:
+        before = {name: value for name, value in self.__dict__.items() if name.endswith("_") or name == "_item_index"}
+        for name in before:
             del self.__dict__[name]
+        if self._frees_before_fit:
+            before.clear()
         self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
-        learn(data)
+        try:
+            learn(data)
+        except BaseException:
+            self.__dict__.update(before)
+            raise
         self.items_, self.titles_ = data.items, data.titles
         self.n_users_ = data.n_users
         self.fitted_params_ = self.get_params()

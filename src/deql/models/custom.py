@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,32 +46,46 @@ class CustomLinear(ExplicitAutoencoder):
     ['tea']
     """
 
-    W: Weights | Callable[[Interactions], Weights] | None = None
+    W: Weights | Callable[[Interactions], Weights] | None = field(default=None, repr=False)
+
+    @property
+    def _called(self) -> str:
+        return f"CustomLinear {getattr(self.W, '__name__', '')}".rstrip()
 
     def _learn(self, data: Interactions) -> None:
-        given = self.W
-        if given is None:
+        if self.W is None:
             raise ParameterError(
                 "this CustomLinear has no weights to fit: give an n × n array or a function (a model file "
                 "keeps the weights, not where they came from)"
             )
-        found: Any = given(data) if callable(given) else given
-        W: Any = csc_array(found) if issparse(found) else np.asarray(found)  # type: ignore[call-overload]
-        if W.dtype.kind in "biu":
-            W = W.astype(np.float64)
-        if W.dtype not in (np.float32, np.float64):
-            raise ParameterError(f"the weights must be real numbers, float32 or float64, got {W.dtype}")
+        W = _own_copy(self.W(data) if callable(self.W) else self.W)
         n = data.n_items
         if W.shape != (n, n):
             raise ParameterError(
                 f"the weights must have shape ({n}, {n}), a row and a column for each item, got {W.shape}"
             )
-        good = np.isfinite(W.data if isinstance(W, csc_array) else W)
-        if not good.all():
-            columns = (
-                np.searchsorted(W.indptr, np.flatnonzero(~good), "right") - 1
-                if isinstance(W, csc_array)
-                else (np.flatnonzero(~good.all(axis=0)))
-            )
-            raise DataError(f"the weights of item {name_some(data.items[columns[:1]])} are not all finite")
+        finite = np.isfinite(W.data if isinstance(W, csc_array) else W)
+        if not finite.all():
+            bad = np.argwhere(~finite)[0]
+            column = int(np.searchsorted(W.indptr, bad[0], "right")) - 1 if isinstance(W, csc_array) else int(bad[1])
+            raise DataError(f"the weights of item {name_some(data.items[[column]])} are not all finite")
         self._keep(W)
+
+
+def _own_copy(given: Any) -> Any:
+    """The weights as a csc_array or an ndarray that nobody else has, in float32 or float64."""
+    if hasattr(given, "columns"):
+        raise ParameterError("the weights must be an array in the order of the data's items, got a frame")
+    if isinstance(given, np.ma.MaskedArray):
+        raise ParameterError("the weights must be an array without a mask")
+    try:
+        W: Any = csc_array(given, copy=True) if issparse(given) else np.array(given, order="C")  # type: ignore[call-overload]
+        if W.dtype not in (np.float32, np.float64):
+            if W.dtype.kind not in "biufO":
+                raise TypeError
+            W = W.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"the weights must be an n × n array of real numbers, got {type(given).__name__}"
+        ) from None
+    return W

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, issparse
 
 from deql.exact import add_exactly
-from deql.models.stored import StoredWeights, read_only
-from deql.parallel import run_slices
-from deql.shortlist import user_bounds
+from deql.models.stored import StoredWeights
 
 __all__ = ["ExplicitAutoencoder"]
 
@@ -73,19 +71,18 @@ class ExplicitAutoencoder(_Fitted):
     """
 
     def _keep(self, weights: csc_array | NDArray[np.floating]) -> None:
-        """Become fitted with these weights, after the popularity power."""
-        if issparse(weights):
-            kept = csc_array(weights)
-            kept.sum_duplicates()
-            if self.popularity_power:
-                kept = csc_array(
-                    (kept.data * np.repeat(self._column_scale(), np.diff(kept.indptr)).astype(kept.dtype),
-                     kept.indices, kept.indptr), shape=kept.shape,
-                )  # fmt: skip
-            self.weights_ = kept
+        """Become fitted with these weights, which are the model's from now on, after the popularity power."""
+        if not isinstance(weights, np.ndarray):
+            weights.sum_duplicates()
+            values = weights.data
+            scale = np.repeat(self._column_scale(), np.diff(weights.indptr)) if self.popularity_power else None
         else:
-            scaled = weights * self._column_scale() if self.popularity_power else weights
-            self.weights_ = np.ascontiguousarray(scaled, weights.dtype)
+            values, scale = weights, self._column_scale() if self.popularity_power else None
+        if scale is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                values *= scale.astype(values.dtype)
+            self._check_scaled(values)
+        self.weights_ = weights
 
     def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
         scores = matrix @ self.weights_
@@ -94,22 +91,12 @@ class ExplicitAutoencoder(_Fitted):
 
     def _stored(self) -> tuple[Any, ...]:
         W = self.weights_
-        return tuple(map(read_only, (W,) if isinstance(W, np.ndarray) else (W.indptr, W.indices, W.data)))
+        return (W,) if isinstance(W, np.ndarray) else (W.indptr, W.indices, W.data)
 
-    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
-        out = np.zeros(pairs.nnz)
-        run_slices(
-            _score_sparse_pairs if issparse(self.weights_) else _score_dense_pairs,
-            user_bounds(matrix.shape[0]), *self._stored(),
-            matrix.indptr, matrix.indices, matrix.data.astype(np.float64), pairs.indptr, pairs.indices, out,
-        )  # fmt: skip
-        return out
-
-    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
-        parts = np.zeros(len(columns))
-        fill: Any = _sparse_parts if issparse(self.weights_) else _dense_parts
-        score = fill(*self._stored(), columns, np.ones(len(columns)), target, parts)
-        return parts, score
+    def _kernels(self) -> tuple[Any, Any]:
+        if issparse(self.weights_):
+            return _sparse_parts, _score_sparse_pairs
+        return _dense_parts, _score_dense_pairs
 
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
@@ -133,7 +120,12 @@ class ExplicitAutoencoder(_Fitted):
         if "weights" in arrays:
             self.weights_ = arrays["weights"]
         else:
-            stored = (arrays["values"], arrays["rows"], np.array(arrays["indptr"]))
-            self.weights_ = csc_array(stored, shape=(n, n))
+            self.weights_ = csc_array((arrays["values"], arrays["rows"], np.array(arrays["indptr"])), shape=(n, n))
+            # The kernels trust these.
+            self.weights_.check_format(full_check=True)
+            if not self.weights_.has_canonical_format:
+                raise ValueError("the rows of a column are not in order")
         if self.weights_.shape != (n, n):
             raise ValueError("the weights and the ids of items differ in number")
+        if self.weights_.dtype not in (np.float32, np.float64):
+            raise ValueError(f"weights of the type {self.weights_.dtype}")

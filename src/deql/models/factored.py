@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.exact import add_exactly
-from deql.models.stored import StoredWeights, read_only
-from deql.parallel import blas_limited, run_slices
-from deql.shortlist import user_bounds
+from deql.models.stored import StoredWeights
+from deql.parallel import blas_limited
 
 __all__ = ["FactoredAutoencoder"]
 
@@ -46,6 +45,11 @@ def _score_pairs(first, last, left, right, shift, indptr, indices, values, pair_
             out[p] = _parts(left, right, shift, items, history, pair_indices[p], parts)
 
 
+def _products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The diagonal of left·rightᵀ."""
+    return np.asarray(np.einsum("ir,ir->i", left, right, dtype=np.float64))
+
+
 @dataclass(eq=False)
 class FactoredAutoencoder(_Fitted):
     """Base of models whose W has two thin factors.
@@ -71,9 +75,12 @@ class FactoredAutoencoder(_Fitted):
         self.right_ = np.ascontiguousarray(right, np.float32)
         self.shift_ = np.zeros(n) if shift is None else np.array(shift, np.float64)
         if self.popularity_power:
-            scale = self._column_scale()
-            self.right_ = np.multiply(self.right_, scale[:, None], dtype=np.float32)
-            self.shift_ *= scale
+            # The diagonal is scaled as a whole, so that one that is zero stays zero.
+            own, scale = _products(self.left_, self.right_) + self.shift_, self._column_scale()
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.right_ = (self.right_ * scale[:, None]).astype(np.float32)
+                self.shift_ = own * scale - _products(self.left_, self.right_)
+            self._check_scaled(self.right_, self.shift_)
 
     def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
         scores: NDArray[np.floating] = (matrix.astype(np.float32) @ self.left_) @ self.right_.T
@@ -82,21 +89,10 @@ class FactoredAutoencoder(_Fitted):
         return scores
 
     def _stored(self) -> tuple[Any, ...]:
-        return tuple(read_only(array) for array in (self.left_, self.right_, self.shift_))
+        return self.left_, self.right_, self.shift_
 
-    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
-        out = np.zeros(pairs.nnz)
-        run_slices(
-            _score_pairs, user_bounds(matrix.shape[0]), *self._stored(),
-            matrix.indptr, matrix.indices, matrix.data.astype(np.float64), pairs.indptr, pairs.indices, out,
-        )  # fmt: skip
-        return out
-
-    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
-        parts = np.zeros(len(columns))
-        fill: Any = _parts
-        score = fill(*self._stored(), columns, np.ones(len(columns)), target, parts)
-        return parts, score
+    def _kernels(self) -> tuple[Any, Any]:
+        return _parts, _score_pairs
 
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
@@ -110,8 +106,7 @@ class FactoredAutoencoder(_Fitted):
     def diagonal(self) -> NDArray[np.float64]:
         """The diagonal of W."""
         self._check_fitted()
-        own: NDArray[np.float64] = np.einsum("ir,ir->i", self.left_, self.right_, dtype=np.float64)
-        return own + self.shift_
+        return _products(self.left_, self.right_) + self.shift_
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
@@ -125,5 +120,7 @@ class FactoredAutoencoder(_Fitted):
         self.shift_ = np.array(arrays["shift"])
         if self.left_.ndim != 2 or self.left_.shape != self.right_.shape:
             raise ValueError("the factors differ in shape")
+        if not self.left_.dtype == self.right_.dtype == np.float32 or self.shift_.dtype != np.float64:
+            raise ValueError("the factors are of another type")
         if not len(self.left_) == len(self.shift_) == len(self.items_):
             raise ValueError("the factors and the ids of items differ in number")

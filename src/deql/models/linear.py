@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.checks import check_range
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
 from deql.gram import SharedGram, user_weights, weighted_diagonal
 from deql.interactions import Interactions
 from deql.kernels import contributions
 from deql.models.base import Recommender
-from deql.models.checks import check_range
 from deql.models.solvable import check_solvable_without_ridge
 from deql.precision import PackedSymmetric
 from deql.precision.plan import STRIP

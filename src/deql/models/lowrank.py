@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.errors import DataError, ParameterError, TooLargeError, name_some
-from deql.gram import user_weights, weighted_diagonal
+from deql.checks import check_range, check_whole, chosen_rank
+from deql.errors import NotPositiveDefiniteError, ParameterError, TooLargeError, name_some
+from deql.gram import gram, user_weights, weighted_diagonal
 from deql.interactions import Interactions
-from deql.lowrank import SparseGram, solve_dense, solve_operators
+from deql.lowrank import CHUNK_BYTES, GramOperator, solve_dense, solve_operators
 from deql.machine import free_memory
-from deql.models.checks import check_range, check_rank, check_whole
 from deql.models.factored import FactoredAutoencoder
-from deql.models.solvable import check_solvable_without_ridge
+from deql.models.solvable import check_size, check_solvable_without_ridge
 from deql.parallel import blas_limited
 from deql.progress import stages
 from deql.rules import ridge_of_gram
@@ -27,6 +27,9 @@ _DENSE_ITEMS = 1500
 """Up to so many items the dense solution takes a second or so."""
 
 _MOST_ITERATIONS = 100
+
+_MOST_L2 = 1e18
+"""Its square must be well within float32."""
 
 
 class _Fitted(FactoredAutoencoder):
@@ -46,8 +49,8 @@ class LowRankDEQL(_Fitted):
 
     Parameters
     ----------
-    rank : int, default 256
-        Of W.
+    rank : int, optional
+        Of W; 256 if not given, or as many as there are items if those are fewer.
     l2 : float, default 60
         Ridge as the Gram matrix sees it.
     dropout : float, default 0.3
@@ -61,7 +64,8 @@ class LowRankDEQL(_Fitted):
         ``"dense"`` is exact and takes n² numbers and n³ time. ``"sparse"`` comes as close to the smallest loss as
         ``tolerance`` says with sparse products alone. ``"auto"`` is dense for few items; ``engine_`` says which ran.
     tolerance : float, default 1e-4
-        How far above the smallest loss the sparse engine may stop, as a share of it.
+        About how far above the smallest loss the sparse engine may stop, as a share of it. It goes by the trend of the
+        last iterations.
     **other
         See :class:`~deql.models.stored.StoredWeights`.
 
@@ -89,7 +93,7 @@ class LowRankDEQL(_Fitted):
            [0.26, 0.36, 0.26]], dtype=float32)
     """
 
-    rank: int = 256
+    rank: int | None = None
     l2: float = 60.0
     dropout: float = 0.3
     b: float = 1.0
@@ -111,13 +115,19 @@ class LowRankDEQL(_Fitted):
         check_range("p", p, 0.0, 1.0, below=True)
         check_range("a", a, 0.0, np.inf)
         check_range("b", b, 0.0, np.inf)
+        if a == b == 0:
+            raise ParameterError("the loss is empty at a = b = 0: neither dropped nor kept entries count")
         _check_emphasis(b / a if a > 0 else np.inf)
-        return cls(rank, ridge_of_gram(lam, p, a, b), p, **other)
+        ridge = ridge_of_gram(lam, p, a, b) if a**2 > 0 else np.inf
+        return cls(rank, ridge, p, **other)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_whole("rank", self.rank)
+        if self.rank is not None:
+            check_whole("rank", self.rank)
         check_range("l2", self.l2, 0.0, np.inf)
+        if self.l2 > _MOST_L2:
+            raise ParameterError(f"l2 must be at most {_MOST_L2:g}, got {self.l2:g}")
         check_range("dropout", self.dropout, 0.0, 1.0, below=True)
         check_range("b", self.b, 0.0, np.inf)
         _check_emphasis(self.b)
@@ -127,25 +137,31 @@ class LowRankDEQL(_Fitted):
             raise ParameterError(f"engine must be auto, dense or sparse, got {self.engine!r}")
 
     def _learn(self, data: Interactions) -> None:
-        check_rank(self.rank, data.n_items)
+        rank = chosen_rank(self.rank, data.n_items)
         weights = user_weights(data.matrix, self.user_power)
         diagonal = weighted_diagonal(data.matrix, weights)
-        if not diagonal.max() / (1.0 - self.dropout) + self.l2 < np.sqrt(np.finfo(np.float32).max):
-            largest = name_some(data.items[[int(diagonal.argmax())]])
-            raise DataError(f"the values of item {largest}, or l2, are too large: divide all values by one number")
+        check_size(data, diagonal / (1.0 - self.dropout), np.float32)
         if self.l2 == 0:
             check_solvable_without_ridge(data, diagonal, self.dropout)
         added = self.dropout / (1.0 - self.dropout) * diagonal + self.l2
         dense = self.engine == "dense" or (self.engine == "auto" and data.n_items <= _DENSE_ITEMS)
-        _check_memory(dense, data.n_items, self.rank)
+        if not dense and not self.l2 and not self.dropout:
+            raise ParameterError("the sparse engine needs l2 or dropout above 0, or A may be singular unseen")
+        _check_memory(dense, data.n_items, rank)
         with stages(self.progress) as stage, blas_limited():
             if dense:
-                R = data.matrix.astype(np.float64)
-                S = (R.T @ R.multiply(weights[:, None]).tocsr()).toarray()
-                found = solve_dense(S, added, self.rank)
+                S = gram(data.matrix, weights=weights, dtype=np.float64).to_dense()
+                try:
+                    found = solve_dense(S, added, rank)
+                except NotPositiveDefiniteError as error:
+                    raise NotPositiveDefiniteError(
+                        f"item {name_some(data.items[error.indices])} follows from the items before it, so without a "
+                        "ridge there is no solution: set l2 above 0",
+                        error.indices,
+                    ) from None
             else:
                 found = solve_operators(
-                    SparseGram(data.matrix, weights if self.user_power else None), diagonal, added, self.rank,
+                    GramOperator(data.matrix, weights if self.user_power else None), diagonal, added, rank,
                     tolerance=self.tolerance, max_iterations=_MOST_ITERATIONS, report=stage("Low rank"),
                 )  # fmt: skip
         if not found.settled:
@@ -170,8 +186,8 @@ class LowRankDEQL(_Fitted):
 
 
 def _check_memory(dense: bool, n: int, rank: int) -> None:
-    # S, A and two matrices on the way, or B, S·B and their copies, with what is worked on at once.
-    needed, free = 32 * n**2 if dense else 16 * n * rank, free_memory()
+    # Six matrices of float64, or B, S·B and their copies in float32 with what is worked on at once.
+    needed, free = 48 * n**2 if dense else 17 * n * rank + min(CHUNK_BYTES, 64 * 7 * 4 * n), free_memory()
     if needed > free:
         raise TooLargeError(
             f"rank {rank:,} of {n:,} items needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are "
@@ -180,7 +196,7 @@ def _check_memory(dense: bool, n: int, rank: int) -> None:
 
 
 def _check_emphasis(ratio: float) -> None:
-    if ratio != 1:
+    if not np.isclose(ratio, 1.0, rtol=1e-12):
         raise ParameterError(
             f"a low rank needs b = a, got b/a = {ratio:g}: otherwise the quadratic form differs from item to item "
             "(Lemma 1) and no closed form is known; use DEQL for any b at full rank"

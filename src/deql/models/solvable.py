@@ -1,14 +1,14 @@
-"""What has no solution without a ridge, said before the cubic work."""
+"""What has no solution, said before the work."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from deql.errors import NotPositiveDefiniteError, name_some
+from deql.errors import DataError, NotPositiveDefiniteError, name_some
 from deql.interactions import Interactions
 
-__all__ = ["check_solvable_without_ridge"]
+__all__ = ["check_size", "check_solvable_without_ridge"]
 
 
 def check_solvable_without_ridge(data: Interactions, diagonal: NDArray[np.float64], dropout: float) -> None:
@@ -45,3 +45,10 @@ def check_solvable_without_ridge(data: Interactions, diagonal: NDArray[np.float6
             "there is no single solution: set l2 above 0",
             pair,
         )
+
+
+def check_size(data: Interactions, diagonal: NDArray[np.float64], dtype: DTypeLike) -> None:
+    """Raise DataError if the squares of sums of squares pass the type's largest number."""
+    if not diagonal.max() < np.sqrt(np.finfo(dtype).max):
+        largest = name_some(data.items[[int(np.nan_to_num(diagonal, nan=np.inf).argmax())]])
+        raise DataError(f"the values of item {largest} are too large: divide all values by one number")

@@ -10,21 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.checks import check_range
+from deql.errors import ParameterError
 from deql.models.base import Recommender
-from deql.models.checks import check_range
-from deql.parallel import blas_limited
+from deql.parallel import blas_limited, run_slices
 from deql.progress import Report
-from deql.shortlist import rank_scores
+from deql.rules import popularity_scale
+from deql.shortlist import rank_scores, user_bounds
 
-__all__ = ["StoredWeights", "read_only"]
+__all__ = ["StoredWeights"]
 
 
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     """The same numbers, not to be written: a kernel is compiled once for models fitted and models read from a file.
 
     Examples
     --------
-    >>> read_only(np.zeros(2)).flags.writeable
+    >>> _read_only(np.zeros(2)).flags.writeable
     False
     """
     view = array.view()
@@ -47,13 +49,19 @@ class StoredWeights(Recommender):
     popularity_power: float = field(default=0.0, kw_only=True)
     progress: bool = field(default=False, kw_only=True)
 
+    _frees_before_fit = False
+
     @abstractmethod
     def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
         """X·W for a few rows, dense."""
 
     @abstractmethod
-    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
-        """The exact scores of the columns stored in ``pairs``, row by row."""
+    def _stored(self) -> tuple[Any, ...]:
+        """The arrays that hold W, in the order in which its kernels take them."""
+
+    @abstractmethod
+    def _kernels(self) -> tuple[Any, Any]:
+        """What fills in the parts of one score, and what scores the pairs of some rows."""
 
     @abstractmethod
     def diagonal(self) -> NDArray[np.float64]:
@@ -68,8 +76,30 @@ class StoredWeights(Recommender):
 
     def _column_scale(self) -> NDArray[np.float64]:
         """What popularity_power multiplies each column of W by."""
-        scale: NDArray[np.float64] = np.maximum(self.item_counts_, 1).astype(np.float64) ** -self.popularity_power
-        return scale
+        with np.errstate(over="ignore"):
+            return popularity_scale(self.item_counts_, self.popularity_power)
+
+    def _check_scaled(self, *arrays: NDArray[np.floating]) -> None:
+        """Raise ParameterError if the popularity power has made numbers of W infinite."""
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise ParameterError(
+                f"popularity_power={self.popularity_power:g} makes weights too large: take one nearer 0"
+            )
+
+    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
+        """The exact scores of the columns stored in ``pairs``, row by row."""
+        out = np.zeros(pairs.nnz)
+        run_slices(
+            self._kernels()[1], user_bounds(matrix.shape[0]), *map(_read_only, self._stored()),
+            matrix.indptr, matrix.indices, matrix.data.astype(np.float64), pairs.indptr, pairs.indices, out,
+        )  # fmt: skip
+        return out
+
+    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+        parts = np.zeros(len(columns))
+        stored = map(_read_only, self._stored())
+        score = self._kernels()[0](*stored, columns, np.ones(len(columns)), target, parts)
+        return parts, score
 
     def _rank(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 
 from deql.errors import ParameterError
 
-__all__ = ["check_range", "check_rank", "check_whole"]
+__all__ = ["check_range", "check_whole", "chosen_rank"]
 
 
 def check_range(name: str, value: Any, low: float, high: float, below: bool = False) -> None:
@@ -23,13 +23,22 @@ def check_range(name: str, value: Any, low: float, high: float, below: bool = Fa
     raise ParameterError(f"{name} must be {bounds}, got {value!r}")
 
 
-def check_whole(name: str, value: Any) -> None:
-    """Raise ParameterError unless ``value`` is a whole number from 1 up."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ParameterError(f"{name} must be a whole number from 1 up, got {value!r}")
+def check_whole(name: str, value: Any, least: int = 1) -> None:
+    """Raise ParameterError unless ``value`` is a whole number from ``least`` up."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ParameterError(f"{name} must be a whole number from {least} up, got {value!r}")
 
 
-def check_rank(rank: int, n: int) -> None:
-    """Raise ParameterError unless n items can have weights of this rank."""
+def chosen_rank(rank: int | None, n: int) -> int:
+    """The rank of weights of n items: as asked for, or 256 where there are so many; ParameterError if n is less.
+
+    Examples
+    --------
+    >>> chosen_rank(None, 1000), chosen_rank(None, 7), chosen_rank(3, 7)
+    (256, 7, 3)
+    """
+    if rank is None:
+        return min(256, n)
     if rank > n:
         raise ParameterError(f"rank must be at most the number of items, {n:,}, got {rank:,}")
+    return int(rank)
