@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import deql
-from deql.errors import NotPositiveDefiniteError, ParameterError
+from deql.errors import DataError, NotPositiveDefiniteError, ParameterError
 from deql.objective import Corruption, brute_force, from_sampler, moments, solve
 from tests.data import ratings
 
@@ -128,7 +128,9 @@ def test_one_emphasis_shares_one_array():
         ({"noise_variance": -1}, "noise_variance must be from 0 up, got -1"),
         ({"user_weights": [1.0]}, "user_weights must be 7 numbers"),
         ({"user_weights": -np.ones(7)}, "user_weights must be finite and not negative"),
-        ({"b": -1}, "b must be"),
+        ({"b": -1}, "b must be a number from 0 up, got -1"),
+        ({"b": np.inf}, r"a and b must be at most 1e\+100, got a=1, b=inf"),
+        ({"a": 1e200}, r"a and b must be at most 1e\+100, got a=1e\+200, b=1"),
         ({"l2": np.nan}, "l2 must be"),
         ({"dropout": [0.1, 0.0, 0.1, 0.1, 0.1], "b": 0}, "the loss of item 'jam' is empty at dropout 0, a=1, b=0"),
     ],
@@ -136,6 +138,18 @@ def test_one_emphasis_shares_one_array():
 def test_wrong_parameters(toy, options, message):
     with pytest.raises(deql.DeqlError, match=message):
         Corruption(toy, **options)
+
+
+def test_wrong_data_and_items_are_named():
+    with pytest.raises(DataError, match="there are no items in the data"):
+        Corruption(csr_array((3, 0)))
+    with pytest.raises(DataError, match="S must be a dense array, got csr_array"):
+        Corruption.of_gram(csr_array(R.T @ R))
+    with pytest.raises(DataError, match="S is not symmetric: it must be RᵀΛR"):
+        Corruption.of_gram([[1.0, 2.0], [0.0, 1.0]])
+    for i in (-1, R.shape[1], "tea"):
+        with pytest.raises(ParameterError, match="i must be the number of an item, from 0 to"):
+            Corruption(R)(i)
 
 
 def test_noise_on_a_gram_matrix_needs_the_users():

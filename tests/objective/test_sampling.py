@@ -141,6 +141,7 @@ def test_items_may_have_distributions_of_their_own():
         ((R * np.inf, R), "X in draw 0 has entries that are NaN or infinite"),
         ((DENSE.astype(str), R), "X in draw 0 must hold real numbers"),
         ((R, None), "Y in draw 0 must hold real numbers, got NoneType"),
+        ((R * 1e40, R), r"X in draw 0 has entries above 1e\+35: divide all values by one number"),
         ((R * 1j, R), "X in draw 0 must hold real numbers, got complex128"),
     ],
 )
@@ -156,10 +157,16 @@ def test_draws_that_change_are_told():
     lengths = iter([2, 2, 3])
     with pytest.raises(DataError, match="2 things in draw 0 and 3 in draw 1"):
         from_sampler(lambda generator: (DENSE,) * next(lengths), 5)
-    with pytest.raises(DataError, match=r"Y in draw 0 of item 0 must be of the shape \(20,\)"):
+    with pytest.raises(DataError, match=r"Y in draw 0 of item 0 .* \(20,\), a number for each of X's rows"):
         from_sampler(lambda generator, i: (DENSE, DENSE), 5, per_item=True)
     with pytest.raises(DataError, match="X in draw 0 must have 7 columns"):
         from_sampler(popularity, 5, n=7)
+    with pytest.raises(ParameterError, match="n must be a whole number from 1 up, got 'x'"):
+        from_sampler(popularity, 5, n="x")
+    with pytest.raises(ParameterError, match="sampler must be a function that gives a draw of X and Y, got NoneType"):
+        from_sampler(None, 5)
+    with pytest.raises(ParameterError, match="i must be the number of an item, from 0 to 5, got 6"):
+        from_sampler(popularity, 5).relative_error(6)
     with pytest.raises(ParameterError, match="n_samples must be a whole number from 2 up, got 1"):
         from_sampler(popularity, 1)
     with pytest.raises(ParameterError, match="seed must be a whole number from 0 up, got -1"):

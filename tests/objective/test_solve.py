@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 import deql
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError
@@ -69,7 +70,21 @@ def test_a_zero_diagonal_needs_only_the_other_items():
         solve(lambda i: (H, v[i]))
 
 
-def test_moments_are_asked_for_in_order_and_not_kept():
+def test_advice_starts_from_the_ridge_that_was_given():
+    H, v = np.array([[0.0, 0.5, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 1.0]]), np.eye(3)  # with λ, rows 0 and 1 are equal
+    for loss in (lambda i: (H, v[i]), lambda i: (H.copy(), v[i])):
+        with pytest.raises(NotPositiveDefiniteError, match=r"H of item 2 .*item 1 .*; set lam above 0\.5$"):
+            solve(loss, lam=0.5, zero_diagonal=True)
+
+
+def test_no_ridge_is_advised_where_H_cannot_be_a_second_moment():
+    S = np.diag([2.0, 1.0])
+    with pytest.raises(NotPositiveDefiniteError, match=r"diagonal is negative at item 'tea', which E\[XᵀX\] cannot be"):
+        solve(lambda i: (-S, S[i]), items=["tea", "jam"])
+
+
+@pytest.mark.parametrize("n", [None, 12])
+def test_moments_are_asked_for_in_order_and_not_kept(n):
     H, v = different(12)
     asked, buffer = [], np.empty(12)
 
@@ -78,7 +93,7 @@ def test_moments_are_asked_for_in_order_and_not_kept():
         buffer[:] = v[i]
         return H[i].astype(np.float32), buffer
 
-    found = solve(one, 12)
+    found = solve(one, n)
     assert asked == list(range(12))
     exact = np.array([np.linalg.solve(H[i].astype(np.float32).astype(float), v[i]) for i in range(12)]).T
     np.testing.assert_allclose(found, exact, atol=1e-12)
@@ -94,6 +109,20 @@ def test_an_array_filled_anew_is_not_taken_for_a_shared_one():
 
     with pytest.raises(DataError, match="H of item 'b' is in the same array as that of item 'a' but differs"):
         solve(one, items=list("abcd"))
+
+
+def test_an_array_filled_anew_is_found_out_by_all_of_it():
+    H, v = different(5)
+    buffer = np.empty((5, 5))
+
+    def one(i):
+        buffer[:] = H[0]
+        k, j = (i + 1) % 5, (i + 2) % 5
+        buffer[k, j] = buffer[j, k] = 0.5 * buffer[k, j]
+        return buffer, v[i]
+
+    with pytest.raises(DataError, match="H of item 1 is in the same array as that of item 0 but differs"):
+        solve(one)
 
 
 def broken(what):
@@ -152,6 +181,14 @@ def test_wrong_arguments():
         solve(Corruption(eye), 3)
     with pytest.raises(ParameterError, match="2 items need 2 ids, got 1"):
         solve(lambda i: (eye, eye[i]), items=["tea"])
+    with pytest.raises(ParameterError, match="moments must be a function that gives H and v of item i, got ndarray"):
+        solve(eye)
+    with pytest.raises(ParameterError, match="updates must be a function that gives the Update of item i, got list"):
+        solve_updates(eye, [])
+    with pytest.raises(DataError, match=r"v of item 0 must be an array .*, got the shape \(\)"):
+        solve(lambda i: (eye, 3.0))
+    with pytest.raises(DataError, match="a pair, H and v, got 3 things"):
+        solve(lambda i: (eye, eye, 1))
 
 
 class LowRank:
@@ -230,6 +267,12 @@ def test_positive_definiteness_is_told_from_the_small_matrix(size):
         (Update([1.0, np.nan, 0.0]), "a vector of item 'jam' has entries that are NaN or infinite"),
         (Update(Combination(units={1: np.inf})), "a vector of item 'jam' has entries that are NaN or infinite"),
         (Update(Combination(rows={3: 1.0})), "a vector of item 'jam' names item 3: items are 0 to 2"),
+        (Update(Combination(units={1.5: 1.0})), r"a vector of item 'jam' must map item numbers to .*\{1\.5: 1\.0\}"),
+        (Update(Combination(rows={"a": 1.0})), "a vector of item 'jam' must map item numbers to numbers"),
+        (Update(Combination(units={1: "x"})), "a vector of item 'jam' must map item numbers to numbers"),
+        (Update(Combination(units=[1.0])), "a vector of item 'jam' must map item numbers to numbers"),
+        (Update(np.ones(3), [], [[1.0]]), r"core of item 'jam' must be 0 × 0, got the shape \(1, 1\)"),
+        (Update(np.ones(3), 4), "vectors of item 'jam' must be a list, got int"),
         (Update(np.ones(3), [np.ones(3)], [[1.0, 2.0]]), r"core of item 'jam' must be 1 × 1, got the shape \(1, 2\)"),
         (Update(np.ones(3), [np.ones(3)] * 2, [[1.0, 2.0], [0.0, 1.0]]), "core of item 'jam' must be .* symmetric"),
     ],
@@ -242,6 +285,8 @@ def test_wrong_updates_are_named(update, message):
 def test_wrong_bases_are_named():
     with pytest.raises(DataError, match=r"H0 must be a square array, got the shape \(2, 3\)"):
         solve_updates(np.ones((2, 3)), lambda i: Update(np.ones(3)))
+    with pytest.raises(DataError, match=r"H0 must be a dense array, got csr_array: use its toarray\(\)"):
+        solve_updates(csr_array(np.eye(3)), lambda i: Update(np.ones(3)))
     with pytest.raises(DataError, match="H0 is not symmetric"):
         solve_updates([[1.0, 2.0], [0.0, 1.0]], lambda i: Update(np.ones(2)))
     with pytest.raises(

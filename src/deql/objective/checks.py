@@ -6,10 +6,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
+from deql.checks import check_range
 from deql.errors import DataError, ParameterError, name_some
 
-__all__ = ["as_real", "check_items", "check_ridge", "check_symmetric", "item_name"]
+__all__ = [
+    "as_real",
+    "as_square",
+    "check_callable",
+    "check_item",
+    "check_items",
+    "check_ridge",
+    "check_symmetric",
+    "item_name",
+    "shape_of",
+]
 
 _ASYMMETRY = 1e-6
 """Accepted difference of H·x and Hᵀ·x: what single precision leaves, and no more."""
@@ -34,9 +46,19 @@ def check_items(items: Any, n: int) -> None:
 
 def check_ridge(lam: Any) -> None:
     """Raise ParameterError unless lam is a number that may be added to a diagonal."""
-    from deql.models.checks import check_range
-
     check_range("lam", lam, 0.0, np.inf)
+
+
+def check_callable(name: str, value: Any, gives: str) -> None:
+    """Raise ParameterError unless ``value`` can be called."""
+    if not callable(value):
+        raise ParameterError(f"{name} must be a function that gives {gives}, got {type(value).__name__}")
+
+
+def check_item(i: Any, n: int) -> None:
+    """Raise ParameterError unless i is the number of one of n items."""
+    if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < n:
+        raise ParameterError(f"i must be the number of an item, from 0 to {n - 1:,}, got {i!r}")
 
 
 def as_real(value: Any, what: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -60,7 +82,37 @@ def as_real(value: Any, what: str, shape: tuple[int, ...]) -> NDArray[np.float64
     return array.astype(np.float64, copy=False)
 
 
-def check_symmetric(H: NDArray[np.float64], what: str) -> None:
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape that a value has as an array; that of a number if its parts are of unequal lengths.
+
+    Examples
+    --------
+    >>> shape_of([[1, 2], [3, 4]]), shape_of([[1], [2, 3]])
+    ((2, 2), ())
+    """
+    try:
+        return np.shape(value)
+    except ValueError:
+        return ()
+
+
+def as_square(value: Any, what: str) -> NDArray[np.float64]:
+    """A square array of real numbers, as float64; else a DataError.
+
+    Examples
+    --------
+    >>> as_square([[1, 2], [2, 1]], "S").shape
+    (2, 2)
+    """
+    if issparse(value):
+        raise DataError(f"{what} must be a dense array, got {type(value).__name__}: use its toarray()")
+    shape = shape_of(value)
+    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+        raise DataError(f"{what} must be a square array, got the shape {shape}")
+    return as_real(value, what, shape)
+
+
+def check_symmetric(H: NDArray[np.float64], what: str, formula: str = "E[XᵀX]") -> None:
     """Raise DataError if H has NaN or infinite entries or is not symmetric.
 
     Seen in H·x and Hᵀ·x for a random vector x: two passes over H, where H − Hᵀ would take several.
@@ -75,4 +127,4 @@ def check_symmetric(H: NDArray[np.float64], what: str) -> None:
     if not np.isfinite(image).all():
         raise DataError(f"{what} has entries that are NaN or infinite")
     if np.abs(image - other).max(initial=0.0) > _ASYMMETRY * np.abs(image).max(initial=0.0):
-        raise DataError(f"{what} is not symmetric: it must be E[XᵀX]")
+        raise DataError(f"{what} is not symmetric: it must be {formula}")

@@ -12,8 +12,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from deql.checks import check_whole
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError
-from deql.objective.checks import as_real, check_items, check_ridge, check_symmetric, item_name
+from deql.objective.checks import (
+    as_real,
+    check_callable,
+    check_items,
+    check_ridge,
+    check_symmetric,
+    item_name,
+    shape_of,
+)
 from deql.objective.updates import solve_updates
 from deql.parallel import blas_limited, map_ahead
 from deql.progress import stages
@@ -72,14 +81,15 @@ def solve(
            [0.2, 0.6]])
     """
     check_ridge(lam)
+    check_callable("moments", moments, "H and v of item i")
     items = getattr(moments, "items", None) if items is None else items
-    count = _count(moments, n)
+    count, first_pair = _count(moments, n)
     low_rank = getattr(moments, "as_updates", None)
     found = None if low_rank is None else low_rank(lam)
     if found is not None:
         return solve_updates(*found, zero_diagonal=zero_diagonal, items=items, progress=progress)
     check_items(items, count)
-    groups = _groups(moments, count, items)
+    groups = _groups(moments, count, items, first_pair)
     first = next(groups)
     work = partial(_solve_group, lam=lam, zero_diagonal=zero_diagonal, items=items)
     if len(first.V) == count:
@@ -111,38 +121,47 @@ class _Group:
     V: Matrix
 
 
-def _count(moments: Moments, n: int | None) -> int:
-    """How many items there are."""
+def _count(moments: Moments, n: int | None) -> tuple[int, tuple[Any, Any] | None]:
+    """How many items there are, and the first moments if they had to be asked for that."""
     own = getattr(moments, "n", None)
     if n is not None and own is not None and n != own:
         raise ParameterError(f"n must be {own:,}, the number of items of these moments, got {n!r}")
     count = own if n is None else n
-    if count is None:
-        count = np.size(_pair(moments(0), "0")[1])
-    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-        raise ParameterError(f"n must be a whole number from 1 up, got {count!r}")
-    return int(count)
+    if count is not None:
+        check_whole("n", count)
+        return int(count), None
+    first = _pair(moments(0), "0")
+    shape = shape_of(first[1])
+    if len(shape) != 1 or not shape[0]:
+        raise DataError(f"v of item 0 must be an array of a number for each item, got the shape {shape}")
+    return shape[0], first
 
 
 def _pair(found: Any, name: str) -> tuple[Any, Any]:
     if not isinstance(found, tuple | list) or len(found) != 2:
-        raise DataError(f"the moments of item {name} must be a pair, H and v, got {type(found).__name__}")
+        kind = f"{len(found)} things" if isinstance(found, tuple | list) else type(found).__name__
+        raise DataError(f"the moments of item {name} must be a pair, H and v, got {kind}")
     return found[0], found[1]
 
 
-def _groups(moments: Moments, n: int, items: Any) -> Iterator[_Group]:
+def _groups(moments: Moments, n: int, items: Any, first: tuple[Any, Any] | None) -> Iterator[_Group]:
     """Moments, checked for their shapes and copied, so that the caller's arrays may change afterwards."""
     start, given, H, rows = 0, None, np.empty((0, 0)), list[Matrix]()
     for i in range(n):
         name = item_name(i, items)
-        found, v = _pair(moments(i), name)
+        found, v = first if i == 0 and first is not None else _pair(moments(i), name)
         checked = as_real(found, f"H of item {name}", (n, n))
         if found is not given:
             if rows:
                 yield _Group(start, H, np.array(rows))
             start, given, H, rows = i, found, np.array(checked, order="C"), []
-        # An array that was filled anew would pass for the same H: its row i and its diagonal give it away.
-        elif not (_same(checked[i], H[i]) and _same(checked.diagonal(), H.diagonal())):
+        # An array that was filled anew would pass for the same H: its row i and its diagonal give it away, and all of
+        # it, which would cost n² for each item, after 1, 2, 4, … items and at the last.
+        elif not (
+            _same(checked[i], H[i])
+            and _same(checked.diagonal(), H.diagonal())
+            and (((i - start).bit_count() != 1 and i != n - 1) or _same(checked, H))
+        ):
             raise DataError(
                 f"H of item {name} is in the same array as that of item {item_name(start, items)} but differs: "
                 "return a new array for each H"
@@ -158,9 +177,14 @@ _same = partial(np.array_equal, equal_nan=True)
 
 def _solve_group(group: _Group, *, lam: float, zero_diagonal: bool, items: Any) -> Matrix:
     """The columns of a group, as rows. Its H is overwritten."""
-    H, V, n = group.H, group.V, len(group.H)
-    check_symmetric(H, f"H of item {item_name(group.start, items)}")
-    H.flat[:: n + 1] += lam
+    check_symmetric(group.H, f"H of item {item_name(group.start, items)}")
+    group.H.flat[:: len(group.H) + 1] += lam
+    return _minimise(group, lam, zero_diagonal, items)
+
+
+def _minimise(group: _Group, lam: float, zero_diagonal: bool, items: Any) -> Matrix:
+    """The same where λ is in H already, and ``lam`` is for what is said."""
+    H, V = group.H, group.V
     places = np.arange(len(V)), group.start + np.arange(len(V))
     if zero_diagonal and len(V) == 1:
         # H without its row and column i (eq:7), which alone must be positive definite: H itself need not be.
@@ -174,7 +198,7 @@ def _solve_group(group: _Group, *, lam: float, zero_diagonal: bool, items: Any) 
             raise
         # Without its row and column i, H may yet be regular.
         singles = (_Group(group.start + k, H.copy(), V[k : k + 1]) for k in range(len(V)))
-        return np.vstack([_solve_group(one, lam=0.0, zero_diagonal=True, items=items) for one in singles])
+        return np.vstack([_minimise(one, lam, True, items) for one in singles])
     rows = _substitute(upper, V)
     if zero_diagonal and len(V) > 1:
         units = np.zeros_like(V)
@@ -203,6 +227,13 @@ def _factor(H: Matrix, i: int, lam: float, zero_diagonal: bool, items: Any) -> M
         pivot = info - 1 if info > 0 else i  # the two may differ by a rounding
     if pivot is None:
         return cast(Matrix, lower.T)
+    negative = np.flatnonzero(H.diagonal() < 0)
+    if negative.size:
+        raise NotPositiveDefiniteError(
+            f"H of item {item_name(i, items)} is not positive definite: its diagonal is negative at item "
+            f"{item_name(int(negative[0]), items)}, which E[XᵀX] cannot be",
+            [i],
+        )
     advice = f"set lam above {lam:g}" + ("" if zero_diagonal or pivot != i else " or zero_diagonal=True")
     raise NotPositiveDefiniteError(
         f"H of item {item_name(i, items)} is not positive definite: what it says of item {item_name(pivot, items)} "

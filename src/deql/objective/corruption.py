@@ -21,13 +21,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deql.errors import ParameterError
-from deql.objective.checks import as_real, check_symmetric, item_name
+from deql.checks import check_range
+from deql.errors import DataError, ParameterError
+from deql.objective.checks import as_real, as_square, check_item, check_symmetric, item_name
 from deql.objective.updates import Combination, Update
 
 __all__ = ["Corruption"]
 
 Matrix = NDArray[np.float64]
+
+_LARGEST = 1e100
+"""Of a and b, whose squares are multiplied by S."""
 
 
 class Corruption:
@@ -80,6 +84,8 @@ class Corruption:
         from deql.interactions import as_interactions
 
         table = as_interactions(data)
+        if not table.n_items:
+            raise DataError("there are no items in the data")
         weights = np.ones(table.n_users)
         if user_weights is not None:
             weights = as_real(user_weights, "user_weights", (table.n_users,))
@@ -109,9 +115,8 @@ class Corruption:
         array([[1.  , 0.25],
                [0.25, 1.5 ]])
         """
-        given = np.asarray(S)
-        matrix = as_real(S, "S", (len(given) if given.ndim else 0,) * 2).copy()
-        check_symmetric(matrix, "S")
+        matrix = as_square(S, "S").copy()
+        check_symmetric(matrix, "S", "RᵀΛR")
         if total_weight is None:
             if np.any(np.asarray(noise_variance)):
                 raise ParameterError(
@@ -125,15 +130,17 @@ class Corruption:
     def _set(
         self, S: Matrix, total_weight: float, items: Any, dropout: Any, a: float, b: float, noise: Any, l2: float
     ) -> None:
-        from deql.models.checks import check_range
-
         n = len(S)
         self.n, self.items = n, items
         p = _of_items(dropout, "dropout", n, items, most=1.0)
         for name, value in (("a", a), ("b", b), ("l2", l2), ("total_weight", total_weight)):
-            check_range(name, value, 0.0, np.finfo(float).max)
+            check_range(name, value, 0.0, np.inf)
+        if max(a, b) > _LARGEST:
+            raise ParameterError(
+                f"a and b must be at most {_LARGEST:g}, got a={a:g}, b={b:g}: divide both by one number"
+            )
         self._kept, self._b2 = 1 - p, float(b) ** 2
-        self._kappa = p * a**2 + self._kept * self._b2
+        self._kappa = p * float(a) ** 2 + self._kept * self._b2
         empty = np.flatnonzero(self._kappa == 0)
         if empty.size:
             raise ParameterError(
@@ -151,6 +158,7 @@ class Corruption:
 
     def __call__(self, i: int) -> tuple[Matrix, Matrix]:
         """H^(i) and v^(i)."""
+        check_item(i, self.n)
         kappa, row = self._kappa[i], self._K[i]
         v = kappa / self._kept[i] * row
         v[i] = self._b2 * self._signal[i]

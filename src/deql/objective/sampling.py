@@ -11,7 +11,9 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from deql.errors import DataError, ParameterError
+from deql.checks import check_whole
+from deql.errors import DataError
+from deql.objective.checks import check_callable, check_item
 from deql.parallel import run_slices, thread_count
 from deql.progress import Report, stages
 from deql.split.draw import check_seed
@@ -22,6 +24,10 @@ Matrix = NDArray[np.float64]
 
 _BLOCK = 2**29
 """Bytes for the emphasised H^(i) held at a time, each with its squares and one draw of it."""
+
+
+_LARGEST = 1e35
+"""Of X, Y and A: squares of A²·X·Y are summed."""
 
 
 def from_sampler(
@@ -76,8 +82,10 @@ def from_sampler(
     >>> deql.objective.solve(moments, lam=1.0).shape
     (3, 3)
     """
-    if not isinstance(n_samples, int | np.integer) or isinstance(n_samples, bool) or n_samples < 2:
-        raise ParameterError(f"n_samples must be a whole number from 2 up, got {n_samples!r}")
+    check_callable("sampler", sampler, "a draw of X and Y")
+    check_whole("n_samples", n_samples, least=2)
+    if n is not None:
+        check_whole("n", n)
     draws = _Draws(sampler, int(n_samples), n, check_seed(seed), per_item)
     if per_item:
         return _OfEachItem(draws)
@@ -129,7 +137,8 @@ class _Draws:
         expected = shape[:1] if self._per_item else shape
         for name, part in zip("YA", found[1:], strict=False):
             if part.shape != expected:
-                raise DataError(f"{name} in {where} must be of the shape {expected}, as X is, got {part.shape}")
+                rule = "a number for each of X's rows" if self._per_item else "as X is"
+                raise DataError(f"{name} in {where} must be of the shape {expected}, {rule}, got {part.shape}")
 
 
 def _numbers(value: Any, what: str) -> Any:
@@ -141,8 +150,11 @@ def _numbers(value: Any, what: str) -> Any:
         )
     sparse = issparse(matrix)
     matrix = csr_array(matrix, dtype=np.float64) if sparse else matrix.astype(np.float64, copy=False)
-    if not np.isfinite(matrix.data if sparse else matrix).all():
+    values = matrix.data if sparse else matrix
+    if not np.isfinite(values).all():
         raise DataError(f"{what} has entries that are NaN or infinite")
+    if np.abs(values).max(initial=0.0) > _LARGEST:
+        raise DataError(f"{what} has entries above {_LARGEST:g}: divide all values by one number")
     return matrix
 
 
@@ -198,20 +210,24 @@ class SampledMoments(ABC):
     def _estimate(self, i: int) -> _Estimate:
         """Moments of item i and their standard errors."""
 
+    def _checked(self, i: int) -> _Estimate:
+        check_item(i, self.n)
+        return self._estimate(i)
+
     def __call__(self, i: int) -> tuple[Matrix, Matrix]:
         """H^(i) and v^(i)."""
-        return self._estimate(i)[:2]
+        return self._checked(i)[:2]
 
     def standard_errors(self, i: int) -> tuple[Matrix, Matrix]:
         """Standard errors of the entries of H^(i) and v^(i)."""
-        return self._estimate(i)[2:]
+        return self._checked(i)[2:]
 
     def relative_error(self, i: int) -> float:
         """Whether the draws are enough: ‖standard errors‖/‖moments‖ of H^(i) or of v^(i), the larger.
 
         Four times as many draws halve it.
         """
-        H, v, H_error, v_error = self._estimate(i)
+        H, v, H_error, v_error = self._checked(i)
         if H is not self._measured[0]:  # an H that all items share is measured once
             self._measured = H, _ratio(H_error, H)
         return max(self._measured[1], _ratio(v_error, v))

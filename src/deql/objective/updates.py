@@ -23,7 +23,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from deql.errors import DataError, NotPositiveDefiniteError, PrecisionError
-from deql.objective.checks import as_real, check_items, check_ridge, check_symmetric, item_name
+from deql.objective.checks import (
+    as_real,
+    as_square,
+    check_callable,
+    check_items,
+    check_ridge,
+    check_symmetric,
+    item_name,
+)
 from deql.parallel import blas_limited
 from deql.precision import PackedSymmetric, choose_tile, invert
 from deql.progress import Report, stages
@@ -117,10 +125,8 @@ def solve_updates(
            [0.305, 0.085]])
     """
     check_ridge(lam)
-    base = np.asarray(H0)
-    if base.ndim != 2 or base.shape[0] != base.shape[1] or not base.size:
-        raise DataError(f"H0 must be a square array, got the shape {base.shape}")
-    base = np.ascontiguousarray(as_real(base, "H0", base.shape))
+    check_callable("updates", updates, "the Update of item i")
+    base = np.ascontiguousarray(as_square(H0, "H0"))
     n = len(base)
     check_items(items, n)
     check_symmetric(base, "H0")
@@ -193,8 +199,11 @@ def _checked(update: Any, name: str) -> tuple[Any, Sequence[Any], Matrix]:
     """Target, vectors and core of an update."""
     if not isinstance(update, Update):
         raise DataError(f"updates must give an Update for item {name}, got {type(update).__name__}")
+    if not isinstance(update.vectors, Sequence | np.ndarray):
+        raise DataError(f"vectors of item {name} must be a list, got {type(update.vectors).__name__}")
     r = len(update.vectors)
-    core = as_real(np.reshape(update.core, (0, 0)) if r == 0 else update.core, f"core of item {name}", (r, r))
+    left_out = isinstance(update.core, Sequence) and not update.core
+    core = as_real(np.empty((0, 0)) if left_out else update.core, f"core of item {name}", (r, r))
     if not np.isfinite(core).all() or not np.allclose(core, core.T):
         raise DataError(f"core of item {name} must be finite and symmetric")
     return update.target, update.vectors, core
@@ -219,6 +228,9 @@ def _with_images(
 
 def _sparse(entries: Sequence[Mapping[int, float]], n: int, names: Sequence[str]) -> csr_array:
     """Mappings of item numbers to values as the rows of a matrix."""
+    for own, name in zip(entries, names, strict=True):
+        if not isinstance(own, Mapping) or not all(map(_is_entry, own.items())):
+            raise DataError(f"a vector of item {name} must map item numbers to numbers, got {own!r}"[:200])
     lengths = [len(own) for own in entries]
     places = np.array([place for own in entries for place in own], np.int64)
     values = np.array([value for own in entries for value in own.values()], np.float64)
@@ -229,6 +241,11 @@ def _sparse(entries: Sequence[Mapping[int, float]], n: int, names: Sequence[str]
         raise DataError(f"a vector of item {of[k]} names item {places[k]}: items are 0 to {n - 1:,}")
     _check_finite(values[:, None], of)
     return csr_array((values, places, np.concatenate([[0], np.cumsum(lengths)])), shape=(len(entries), n))
+
+
+def _is_entry(entry: tuple[Any, Any]) -> bool:
+    place, value = entry
+    return isinstance(place, int | np.integer) and isinstance(value, int | float | np.integer | np.floating)
 
 
 def _check_finite(values: Matrix, names: Sequence[str]) -> None:
