@@ -4,8 +4,9 @@
     python benchmarks/elsa.py gowalla --data DIR --choose 1024 4096 8192   # these ranks on validation data, no test
 
 DIR has LightGCN's files of each. No setting of ELSA is published for these data: optimizer, learning rate, first A and
-loss are its authors', rank and epochs were chosen on interactions held out of train. Those are a tenth of each
-user's, drawn at random for Yelp2018; for Gowalla, whose test part is the end of each line, the last (chronology.py).
+loss are its authors'; rank, batch size and epochs were chosen on interactions held out of train, on which Adam's ε
+was compared, too. Those are a tenth of each user's, drawn at random for Yelp2018; for Gowalla, whose test part is the
+end of each line, the last (chronology.py). The test part had been read before for other settings: see the results.
 """
 
 from __future__ import annotations

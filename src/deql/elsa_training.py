@@ -10,7 +10,8 @@ So an epoch costs O(interactions·rank + batches·min(batch, rank)·n·rank), an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,13 +19,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.errors import DataError, DeviceError
+from deql.errors import DataError, DeviceError, TooLargeError
+from deql.evaluation.metrics import ndcg
 from deql.progress import Report
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Course", "Epoch", "Histories", "Judge", "Trained", "loss_and_gradient", "train"]
+__all__ = [
+    "Course",
+    "Epoch",
+    "Histories",
+    "Judge",
+    "Trained",
+    "loss_and_gradient",
+    "memory_watched",
+    "moderate",
+    "train",
+]
 
 _K = 20
 _JUDGED_NUMBERS = 2**26
@@ -66,7 +78,7 @@ class Histories:
     ----------
     starts : Tensor of int64, on the processor
         Where each row begins in the next two, and where the last one ends.
-    columns, values : Tensor
+    columns, values : Tensor of int32 and float32
     n : int
         Number of columns.
     """
@@ -83,7 +95,7 @@ class Histories:
         """From the arrays of a matrix in compressed rows; copies, for those may be read-only."""
         import torch
 
-        parts = np.array(indptr, np.int64), np.array(indices, np.int64), np.array(values, np.float32)
+        parts = np.array(indptr, np.int64), np.array(indices, np.int32), np.array(values, np.float32)
         starts, columns, weights = (torch.from_numpy(part) for part in parts)
         return cls(starts, columns.to(device), weights.to(device), n)
 
@@ -127,14 +139,36 @@ class Histories:
         import torch
 
         columns, order = torch.sort(self.columns, stable=True)
-        begins = torch.searchsorted(columns, torch.arange(self.n, device=columns.device))
+        begins = torch.searchsorted(columns, torch.arange(self.n, dtype=columns.dtype, device=columns.device))
         return _sum_rows(dense, self.row_numbers()[order], begins, self.values[order])
 
 
+def moderate(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
+    """Values of a matrix in compressed rows, each row divided by a power of two that brings it below 1.
+
+    Neither the loss nor the order of a user's scores depends on that, not even by rounding; and squares are neither
+    too large nor too small for float32.
+
+    Examples
+    --------
+    >>> moderate(np.array([0, 2, 2, 3]), np.array([3.0, 1.0, 1e-200])).round(3)
+    array([0.75 , 0.25 , 0.765], dtype=float32)
+    """
+    lengths = np.diff(indptr)
+    filled = lengths > 0
+    exponents = np.zeros(len(lengths), np.int32)
+    if filled.any():
+        exponents[filled] = np.frexp(np.maximum.reduceat(np.abs(values), indptr[:-1][filled]))[1]
+    return np.ldexp(values.astype(np.float64), -np.repeat(exponents, lengths)).astype(np.float32)
+
+
 def _sum_rows(dense: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    import torch
     from torch.nn.functional import embedding_bag
 
-    return embedding_bag(rows, dense, begins, mode="sum", per_sample_weights=weights.to(dense.dtype))
+    # Both kinds of places are of one type, which must hold the last of them.
+    kind = rows.dtype if len(rows) <= torch.iinfo(torch.int32).max else torch.int64
+    return embedding_bag(rows.to(kind), dense, begins.to(kind), mode="sum", per_sample_weights=weights.to(dense.dtype))
 
 
 def loss_and_gradient(A: torch.Tensor, histories: Histories) -> tuple[torch.Tensor, torch.Tensor]:
@@ -173,7 +207,7 @@ def loss_and_gradient(A: torch.Tensor, histories: Histories) -> tuple[torch.Tens
 
 
 class Judge:
-    """NDCG@20 of users whose items are held out, as :func:`deql.evaluate` has it.
+    """NDCG@20 of users whose items are held out, as :func:`deql.evaluate` has it but for ties, which torch orders.
 
     Parameters
     ----------
@@ -201,9 +235,7 @@ class Judge:
         self._seen, self._held_out = seen, held_out
         self._scale = torch.from_numpy(scale.astype(np.float32)).to(device)
         self._popularity = torch.from_numpy(popularity.astype(np.float32)).to(device)
-        self._discount = 1 / torch.arange(2, _K + 2, dtype=torch.float64, device=device).log2()
-        most = torch.from_numpy(np.minimum(counts, _K).astype(np.int64)).to(device)
-        self._ideal = self._discount.cumsum(0)[most - 1]
+        self._counts = counts.astype(np.int64)
 
     def __call__(self, A: torch.Tensor) -> float:
         """NDCG@20 of W = A·Aᵀ − I."""
@@ -219,11 +251,11 @@ class Judge:
             scores[seen._lengths == 0] = self._popularity
             rows = seen.row_numbers()
             scores[rows, seen.columns] = -torch.inf
-            best = scores.topk(min(_K, n), dim=1).indices
+            best = scores.topk(min(_K, n), dim=1)
             truth = torch.zeros_like(scores, dtype=torch.bool)
             truth[held_out.row_numbers(), held_out.columns] = True
-            gained = truth.gather(1, best).double() @ self._discount[: best.shape[1]]
-            total += float((gained / self._ideal[first:last]).sum())
+            hits = truth.gather(1, best.indices) & (best.values > -torch.inf)
+            total += float(ndcg(hits.cpu().numpy(), self._counts[first:last], _K).sum())
         return total / users
 
 
@@ -247,9 +279,7 @@ def train(
     Raises
     ------
     DataError
-        If the loss is no longer a number.
-    DeviceError
-        If the device's memory does not suffice.
+        If no user has an item, or the loss is no longer a number.
 
     Examples
     --------
@@ -262,14 +292,29 @@ def train(
     """
     import torch
 
+    with torch.no_grad():
+        return _train(histories, course, judge, report)
+
+
+@contextmanager
+def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
+    """Turn running out of memory into one clear sentence."""
+    import torch
+
     try:
-        with torch.no_grad():
-            return _train(histories, course, judge, report)
-    except torch.OutOfMemoryError:
-        raise DeviceError(
-            f"{histories.columns.device} has too little memory for {histories.n:,} items at rank {course.rank:,}: "
-            "lower rank or batch_size, or use device='cpu'"
-        ) from None
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise DeviceError(
+                f"{device} has too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size, "
+                "or use device='cpu'"
+            ) from None
+        # torch has no class of its own for the processor's memory.
+        if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+            raise TooLargeError(
+                f"there is too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size"
+            ) from None
+        raise
 
 
 def _train(
@@ -278,8 +323,10 @@ def _train(
     import torch
 
     device, n = histories.columns.device, histories.n
-    told = torch.Generator().manual_seed(course.seed)
+    told = torch.Generator().manual_seed(course.seed % 2**63)
     users = histories.squares().nonzero()[:, 0].cpu()
+    if not len(users):
+        raise DataError("no user has an item, so there is nothing to learn from")
     steps = -(-len(users) // course.batch_size)
     V = torch.empty(n, course.rank)
     V = torch.nn.init.xavier_uniform_(V, generator=told).to(device)
@@ -312,6 +359,7 @@ def _train(
                 f"the loss is no longer a number in epoch {epoch + 1}: "
                 f"lower learning_rate from {course.learning_rate:g}"
             )
+        del shuffled  # before the next order of the users is made
         history.append(Epoch(mean, None if judge is None else judge(A), seconds))
         worth = float(epoch) if judge is None else history[-1].ndcg
         if worth is not None and worth > best:

@@ -6,8 +6,8 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import deql
-from deql.elsa_training import Histories, loss_and_gradient
-from deql.errors import DataError, DeviceError, ParameterError
+from deql.elsa_training import Histories, loss_and_gradient, memory_watched
+from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.models.elsa import ELSA
 from deql.split import HeldOut
 
@@ -117,6 +117,19 @@ def test_a_seed_gives_the_same_model_and_empty_users_change_nothing(planted):
     np.testing.assert_array_equal(small(seed=3).fit(stacked).left_, first)
 
 
+def test_the_size_of_values_changes_nothing(planted):
+    """Powers of two not by a bit, and nothing is too large or too small for float32."""
+    matrix = planted.matrix.astype(np.float64)
+    plain = small(epochs=3).fit(matrix).left_
+    powers = np.random.default_rng(0).integers(-900, 900, matrix.shape[0])
+    scaled = csr_array(
+        (np.ldexp(matrix.data, np.repeat(powers, np.diff(matrix.indptr))), matrix.indices, matrix.indptr)
+    )
+    np.testing.assert_array_equal(small(epochs=3).fit(scaled).left_, plain)
+    for factor in (1e30, -1e-200):
+        np.testing.assert_allclose(small(epochs=3).fit(factor * matrix).left_, plain, atol=1e-3)
+
+
 def test_the_best_epoch_is_kept(split):
     model = small(epochs=60, patience=3, popularity_power=0.2).fit(split.train, validation=split.validation)
     values = [epoch.ndcg for epoch in model.history_]
@@ -183,6 +196,8 @@ def test_nothing_of_items_by_items_or_users_by_items_is_held():
         ({"batch_size": 1.5}, "batch_size must be a whole number"),
         ({"patience": 0}, "patience must be a whole number"),
         ({"learning_rate": -1.0}, "learning_rate must be"),
+        ({"learning_rate": 0.0}, r"learning_rate must be from 1e-10 to 1e\+30, got 0\.0"),
+        ({"learning_rate": 1e39}, r"learning_rate must be from 1e-10 to 1e\+30, got 1e\+39"),
         ({"seed": -1}, "seed must be"),
     ],
 )
@@ -202,8 +217,41 @@ def test_what_cannot_be_trained_is_said_in_a_sentence(planted, split, monkeypatc
         csr_array(split.validation.held_out.matrix.shape), split.validation.seen.users, split.train.items))  # fmt: skip
     with pytest.raises(DataError, match="no validation user has anything held out"):
         small().fit(split.train, validation=nothing)
+    with pytest.raises(DataError, match=r"patience needs validation data.*: 9 users are too few"):
+        small(patience=1).fit(planted.matrix[:9])
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(DeviceError, match=r'pip install "deql\[gpu\]"'):
+        small().fit(planted)
+
+
+def test_validation_data_that_cannot_tell_epochs_apart_are_refused(split):
+    seen, held_out = split.validation.seen, split.validation.held_out
+    unknown = [f"new {i}" for i in range(30)]
+    strange = HeldOut(*(deql.Interactions.from_csr(part.matrix, part.users, unknown) for part in (seen, held_out)))
+    with (
+        pytest.warns(UserWarning, match="new"),
+        pytest.raises(DataError, match="nothing held out from the validation users is an item of the training data"),
+    ):
+        small().fit(split.train, validation=strange)
+    blank = deql.Interactions.from_csr(csr_array(seen.matrix.shape), seen.users, seen.items)
+    with pytest.raises(DataError, match="nothing seen of the validation users is an item of the training data"):
+        small().fit(split.train, validation=HeldOut(blank, held_out))
+
+
+def test_large_seeds_are_taken(planted):
+    assert np.isfinite(small(seed=10**30, epochs=1).fit(planted).left_).all()
+
+
+def test_too_little_memory_is_said_in_a_sentence(planted, monkeypatch):
+    with pytest.raises(TooLargeError, match="too little memory for 9 items at rank 2"), memory_watched(CPU, 9, 2):
+        torch.empty(2**60)
+    device = torch.device("cuda:0")
+    with pytest.raises(DeviceError, match="cuda:0 has too little memory for 9 items"), memory_watched(device, 9, 2):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(RuntimeError, match="another"), memory_watched(CPU, 9, 2):
+        raise RuntimeError("another")
+    monkeypatch.setattr("deql.models.elsa.free_memory", lambda: 1000)
+    with pytest.raises(TooLargeError, match=r"rank 4 of 30 items needs about 0\.0 GiB.*: choose a lower rank"):
         small().fit(planted)
 
 

@@ -10,24 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.elsa_training import Course, Epoch, Histories, Judge, Trained, train
-from deql.errors import DataError, DeviceError, ParameterError
+from deql.checks import check_range, check_whole, chosen_rank
+from deql.elsa_training import Course, Epoch, Histories, Judge, Trained, memory_watched, moderate, train
+from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.interactions import Interactions, as_interactions
-from deql.models.checks import check_range, check_rank, check_whole
+from deql.machine import free_memory
 from deql.models.factored import FactoredAutoencoder
 from deql.parallel import thread_count
 from deql.progress import Stage, stages
 from deql.recommend import encode_histories
+from deql.rules import popularity_scale
 from deql.split import HeldOut
 from deql.split.draw import check_seed
 
 if TYPE_CHECKING:
     import torch
 
+    from deql.tuning.ground import Ground
+
 __all__ = ["ELSA"]
 
 _WORTH_THREADS = 2**19
 """Numbers in A."""
+
+_LEAST_RATE, _LARGEST_RATE = 1e-10, 1e30
+"""Steps below would be lost beside A's float32, those above are infinite in it."""
 
 
 class _Fitted(FactoredAutoencoder):
@@ -42,12 +49,13 @@ class ELSA(_Fitted):
 
     A, n × rank, is trained from random rows so that every user's scores point where the history does: the mean of
     ‖x/‖x‖ − y/‖y‖‖² over users, with y = W·x, by Nesterov's Adam. It needs torch. Memory is about eight arrays of
-    the size of A, however many users there are.
+    the size of A and some 30 bytes for each interaction; validation takes a third of a GiB more.
 
     Parameters
     ----------
-    rank : int, default 256
-        Length of an item's vector. More is better until it overfits; thousands are not too many.
+    rank : int, optional
+        Length of an item's vector; 256 if not given, or as many as there are items if those are fewer. More is better
+        until it overfits; thousands are not too many.
     epochs : int, default 20
         How often each user is seen, at most.
     batch_size : int, default 1024
@@ -85,7 +93,7 @@ class ELSA(_Fitted):
     ['rye']
     """
 
-    rank: int = 256
+    rank: int | None = None
     epochs: int = 20
     batch_size: int = 1024
     learning_rate: float = 0.1
@@ -95,9 +103,15 @@ class ELSA(_Fitted):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name in ("rank", "epochs", "batch_size"):
+        for name in ("epochs", "batch_size"):
             check_whole(name, getattr(self, name))
+        if self.rank is not None:
+            check_whole("rank", self.rank)
         check_range("learning_rate", self.learning_rate, 0.0, np.inf)
+        if not _LEAST_RATE <= self.learning_rate <= _LARGEST_RATE:
+            raise ParameterError(
+                f"learning_rate must be from {_LEAST_RATE:g} to {_LARGEST_RATE:g}, got {self.learning_rate!r}"
+            )
         if self.patience is not None:
             check_whole("patience", self.patience)
         check_seed(self.seed)
@@ -125,19 +139,17 @@ class ELSA(_Fitted):
         return self._fit(as_interactions(data), partial(self._learn, validation=validation))
 
     def _learn(self, data: Interactions, validation: HeldOut | None = None) -> None:
-        check_rank(self.rank, data.n_items)
+        rank = chosen_rank(self.rank, data.n_items)
         device = _open(self.device)
-        course = Course(self.rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed)
+        course = Course(rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed)
         from deql.device.packed import threads_limited
 
         # Steps on little data are so short that threads would mostly wait for one another.
-        threads = thread_count() if data.n_items * self.rank >= _WORTH_THREADS else 1
+        threads = thread_count() if data.n_items * rank >= _WORTH_THREADS else 1
         with stages(self.progress) as stage, threads_limited(threads):
             if validation is None and self.patience is not None:
-                from deql.tuning.ground import stake_out
-
-                ground = stake_out(data, self.seed)
-                few = replace(course, rank=min(self.rank, ground.train.n_items))
+                ground = _hold_out(data, self.seed)
+                few = replace(course, rank=min(rank, ground.train.n_items))
                 chosen = self._train(ground.train, ground.validation, few, device, stage, "Choose epochs")
                 course = replace(course, epochs=chosen.epochs, patience=None)
                 found = self._train(data, None, course, device, stage)._replace(history=chosen.history)
@@ -156,9 +168,11 @@ class ELSA(_Fitted):
         stage: Stage,
         label: str = "Train",
     ) -> Trained:
-        histories = _on_device(data.matrix, device)
-        judge = None if validation is None else self._judge(data, validation, device)
-        return train(histories, course, judge, stage(label))
+        _check_memory(data, course, device)
+        with memory_watched(device, data.n_items, course.rank):
+            histories = _on_device(data.matrix, device)
+            judge = None if validation is None else self._judge(data, validation, device)
+            return train(histories, course, judge, stage(label))
 
     def _judge(self, data: Interactions, validation: HeldOut, device: torch.device) -> Judge:
         sizes = np.diff(validation.held_out.matrix.indptr)
@@ -167,17 +181,24 @@ class ELSA(_Fitted):
             raise DataError("no validation user has anything held out, so there is nothing to judge the epochs on")
         index = {item: column for column, item in enumerate(data.items.tolist())}
         seen, held_out = (
-            _on_device(encode_histories(part.take_users(judged), index, data.items, strict=False, where=where), device)
+            encode_histories(part.take_users(judged), index, data.items, strict=False, where=where)
             for part, where in (
                 (validation.seen, "validation histories"),
                 (validation.held_out, "what is held out, and counted as missed"),
             )
         )
+        for part, what in ((held_out, "held out from the"), (seen, "seen of the")):
+            if not part.nnz:
+                raise DataError(
+                    f"nothing {what} validation users is an item of the training data, so no epoch would be better "
+                    "than another"
+                )
         counts = np.bincount(data.matrix.indices, minlength=data.n_items)
         popularity = np.empty(data.n_items)
         popularity[np.argsort(-counts, kind="stable")] = -np.arange(data.n_items)
-        scale = np.maximum(counts, 1).astype(np.float64) ** -self.popularity_power
-        return Judge(seen, held_out, sizes[judged], scale, popularity)
+        scale = popularity_scale(counts, self.popularity_power)
+        judged_parts = _on_device(seen, device), _on_device(held_out, device)
+        return Judge(*judged_parts, sizes[judged], scale, popularity)
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
@@ -200,4 +221,31 @@ def _open(name: str | None) -> torch.device:
 
 
 def _on_device(matrix: csr_array, device: torch.device) -> Histories:
-    return Histories.from_arrays(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], device)
+    values = moderate(matrix.indptr, matrix.data)
+    return Histories.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
+
+
+def _check_memory(data: Interactions, course: Course, device: torch.device) -> None:
+    """Refuse what cannot fit; what is short of it by little is told when it runs out (memory_watched)."""
+    from deql.device.packed import free_bytes
+
+    here = device.type == "cpu"
+    n, batch = data.n_items, min(course.batch_size, data.n_users)
+    # A, V, both moments of Adam, the gradient and what it is made of; batches × rank; the histories in their order.
+    needed = 4 * course.rank * (7 * n + 4 * batch) + 24 * data.n_interactions
+    free = free_memory() if here else free_bytes(device)
+    if needed > free:
+        raise (TooLargeError if here else DeviceError)(
+            f"rank {course.rank:,} of {n:,} items needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are "
+            f"free{'' if here else f' on {device}'}: choose a lower rank"
+        )
+
+
+def _hold_out(data: Interactions, seed: int) -> Ground:
+    """What to choose the number of epochs on."""
+    from deql.tuning.ground import stake_out
+
+    try:
+        return stake_out(data, seed)
+    except DataError as error:
+        raise DataError(f"patience needs validation data, and fit was given none to use: {error}") from None
