@@ -8,7 +8,7 @@ import pytest
 import deql
 from deql.models import Recommender
 
-HEAVY = {"numpy", "scipy", "numba", "polars", "rich", "typer", "safetensors", "xxhash"}
+HEAVY = {"numpy", "scipy", "numba", "polars", "rich", "typer", "safetensors", "xxhash", "torch", "sklearn", "pandas"}
 
 MEASURE = """
 import json, sys, time

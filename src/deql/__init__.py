@@ -18,11 +18,16 @@ __all__ = [
     "DLAE",
     "EASE",
     "EDLAE",
+    "ELSA",
     "LAE",
     "RDLAE",
     "RLAE",
+    "SLIM",
+    "CustomLinear",
     "DeqlError",
     "Interactions",
+    "LinearImputer",
+    "LowRankDEQL",
     "ModelFileError",
     "Popularity",
     "__version__",
@@ -48,10 +53,24 @@ if TYPE_CHECKING:
     from deql.errors import DeqlError, ModelFileError
     from deql.evaluation import evaluate
     from deql.evaluation.contest import compare
+    from deql.imputation import LinearImputer
     from deql.interactions import Interactions
     from deql.interactions.clean import clean
     from deql.interactions.read import read_interactions
-    from deql.models import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE, Popularity
+    from deql.models import (
+        DEQL,
+        DLAE,
+        EASE,
+        EDLAE,
+        ELSA,
+        LAE,
+        RDLAE,
+        RLAE,
+        SLIM,
+        CustomLinear,
+        LowRankDEQL,
+        Popularity,
+    )
     from deql.parallel import set_threads
     from deql.planning import plan
     from deql.split import load_split, split_leave_last, split_strong, split_weak
@@ -65,7 +84,21 @@ _HOMES = {
     "deql.interactions.read": ("read_interactions",),
     "deql.interactions.clean": ("clean",),
     "deql.split": ("load_split", "split_leave_last", "split_strong", "split_weak"),
-    "deql.models": ("DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE", "Popularity"),
+    "deql.models": (
+        "DEQL",
+        "DLAE",
+        "EASE",
+        "EDLAE",
+        "LAE",
+        "RDLAE",
+        "RLAE",
+        "Popularity",
+        "CustomLinear",
+        "ELSA",
+        "LowRankDEQL",
+        "SLIM",
+    ),
+    "deql.imputation": ("LinearImputer",),
     "deql.evaluation": ("evaluate",),
     "deql.evaluation.contest": ("compare",),
     "deql.parallel": ("set_threads",),
