@@ -57,12 +57,23 @@ def test_fit_saves_what_python_would_fit(capsys, tmp_path, events):
     np.testing.assert_array_equal(deql.load(path).weights(), expected.weights())
 
 
-@pytest.mark.parametrize("kind", ["deql", "ease", "lae", "dlae", "edlae", "rlae", "rdlae", "popularity"])
+@pytest.mark.parametrize(
+    "kind",
+    ["deql", "ease", "lae", "dlae", "edlae", "rlae", "rdlae", "popularity", "slim", "lowrankdeql:rank=2"],
+)
 def test_every_model_can_be_fitted_and_asked(capsys, tmp_path, events, kind):
     path = tmp_path / "m.deql"
-    assert answer(capsys, "fit", events, "-o", path, "-m", kind)["model"].lower() == kind
+    assert answer(capsys, "fit", events, "-o", path, "-m", kind)["model"].lower() == kind.partition(":")[0]
     found = answer(capsys, "recommend", path, "tea", "-k", 2)
     assert len(found["recommendations"]) == 2
+
+
+def test_fit_takes_a_model_with_its_parameters(capsys, tmp_path, events):
+    path = tmp_path / "m.deql"
+    facts = answer(capsys, "fit", events, "-o", path, "-m", "lowrankdeql:rank=2,dropout=0.5", "--l2", 3)
+    assert (facts["parameters"]["rank"], facts["parameters"]["l2"], facts["engine"]) == (2, 3.0, "dense")
+    expected = deql.LowRankDEQL(2, 3.0, 0.5).fit(deql.read_interactions(events))
+    np.testing.assert_array_equal(deql.load(path).weights(), expected.weights())
 
 
 def test_recommend_one_history(capsys, model_file):
@@ -156,6 +167,14 @@ class TestNonsense:
             capsys, "fit", events, "-o", out, "-m", "ease", "--b", 1
         )
         assert "dropout must be" in refusal(capsys, "fit", events, "-o", out, "--dropout", 1)
+        assert "did you mean slim?" in refusal(capsys, "fit", events, "-o", out, "-m", "slym")
+        assert "l1 is given twice" in refusal(capsys, "fit", events, "-o", out, "-m", "slim:l1=1,l1=2")
+        assert "l2 is given twice" in refusal(capsys, "fit", events, "-o", out, "-m", "slim:l2=1", "--l2", 2)
+        assert "at most the number of items, 5" in refusal(capsys, "fit", events, "-o", out, "-m", "lowrankdeql:rank=6")
+        assert "say lowrankdeql:engine=sparse" in refusal(
+            capsys, "fit", events, "-o", out, "-m", "lowrankdeql", "--engine", "torch"
+        )
+        assert "leave out -m slim" in refusal(capsys, "fit", events, "-m", "slim", "--dry-run")
         assert "'--l2'" in refusal(capsys, "fit", events, "-o", out, "--l2", "lots")
         assert "no folder" in refusal(capsys, "fit", events, "-o", tmp_path / "none" / "x.deql")
         assert not out.exists()

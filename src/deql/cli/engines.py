@@ -43,7 +43,7 @@ class EngineOptions:
     precision: Annotated[
         str | None, typer.Option(help="Of the torch engine's products: float32, tf32, ...; the best if not given.")
     ] = None
-    device: Annotated[str | None, typer.Option(help="Of the torch engine: cuda, cuda:1 or cpu.")] = None
+    device: Annotated[str | None, typer.Option(help="Of the torch engine, or of elsa: cuda, cuda:1 or cpu.")] = None
     threads: Annotated[int | None, typer.Option(help="How many threads; as many as processors if not given.")] = None
 
     def parameters(self) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,26 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["fit"]
 
 
-class Kind(StrEnum):
-    """Names of models on the command line."""
-
-    deql = "deql"
-    ease = "ease"
-    lae = "lae"
-    dlae = "dlae"
-    edlae = "edlae"
-    rlae = "rlae"
-    rdlae = "rdlae"
-    popularity = "popularity"
-
-
 @with_options
 def fit(
     data: Annotated[
         Path, typer.Argument(help="Table with a row for each interaction, or a split, whose training part counts.")
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write.")] = None,
-    model: Annotated[Kind, typer.Option("--model", "-m", help="Which model.")] = Kind.deql,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="deql, ease, lae, dlae, edlae, rlae, rdlae, lowrankdeql, elsa, slim or popularity; parameters may "
+            "follow: slim:l1=2,l2=10.",
+        ),
+    ] = "deql",
     auto: Annotated[
         bool, typer.Option("--auto", help="Choose on validation users what is not given here (deql).")
     ] = False,
@@ -66,6 +61,7 @@ def fit(
 ) -> None:
     """Fit a model on a table of who did what and save it."""
     import deql
+    from deql.models import LinearAutoencoder
     from deql.models.base import OF_THE_MACHINE
     from deql.split import Split
 
@@ -78,8 +74,8 @@ def fit(
         engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
     space = _space(model, chosen) if auto else None
     estimator: Any = None if auto else _estimator(model, chosen | engines.parameters())
-    if dry_run and (auto or model is Kind.popularity):
-        raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else '-m popularity'}")
+    if dry_run and not isinstance(estimator, LinearAutoencoder):
+        raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
     if out is not None:
         check_out(out, data, table.items, engines.folder)
     elif not dry_run:
@@ -98,10 +94,10 @@ def fit(
         return
     begin = time.perf_counter()
     tuning = None
-    if model is Kind.popularity:
-        estimator.fit(interactions)
-    elif space is None:
+    if isinstance(estimator, LinearAutoencoder):
         fit_resumably(estimator, interactions, tiles)
+    elif space is None:
+        estimator.fit(interactions)
     else:
         tell = say if progress_wanted() else None
         tuning = deql.tune(source, space, dtype=dtype or "float32", progress=progress_wanted(), tell=tell)
@@ -138,7 +134,7 @@ def fit(
 
             for sentence in verdict(tuning):
                 print_words(sentence)
-        how = "" if engine is None else f" ({engine} engine, residual {residual:.0e})"
+        how = "" if engine is None else f" ({engine} engine{'' if residual is None else f', residual {residual:.0e}'})"
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s{how} and saved as {out} "
               f"({size / 2**20:,.1f} MiB)")  # fmt: skip
     if tuning and not tuning.complete:
@@ -146,27 +142,34 @@ def fit(
         raise typer.Exit(130)
 
 
-def _estimator(model: Kind, chosen: Mapping[str, Any]) -> Any:
+def _estimator(spec: str, chosen: Mapping[str, Any]) -> Any:
     """The model as asked for, not fitted yet."""
-    from deql import models
+    from deql.cli.specs import parse_spec, typed_parameters
+    from deql.models import LinearAutoencoder
 
-    kind: Any = getattr(models, "Popularity" if model is Kind.popularity else model.value.upper())
-    known = kind().get_params()
-    for name in chosen:
-        if name not in known:
-            raise ParameterError(f"--{name.replace('_', '-')} does not belong to the model {model.value}")
-    estimator = kind(**chosen, progress=progress_wanted())
+    estimator = parse_spec(spec, files=False)
+    name = spec.partition(":")[0].strip().lower()
+    for parameter in chosen:
+        known = parameter in estimator.get_params()
+        if parameter == "engine" and not isinstance(estimator, LinearAutoencoder):
+            advice = f": say {name}:engine=sparse or dense" if known else ""
+            raise ParameterError(f"--engine does not belong to the model {name}{advice}")
+        if not known:
+            raise ParameterError(f"--{parameter.replace('_', '-')} does not belong to the model {name}")
+        if parameter in typed_parameters(spec):
+            raise ParameterError(f"{parameter} is given twice, in {spec} and as --{parameter.replace('_', '-')}")
+    estimator.set_params(**chosen, progress=progress_wanted())
     estimator._check_parameters()
     return estimator
 
 
-def _space(model: Kind, chosen: Mapping[str, Any]) -> Space:
+def _space(model: str, chosen: Mapping[str, Any]) -> Space:
     """The quick space, with what was typed held fixed."""
     from deql.models import DEQL
     from deql.tuning.space import NAMED, with_axes
 
-    if model is not Kind.deql:
-        raise ParameterError(f"--auto chooses among the models of deql: leave out -m {model.value}, or --auto")
+    if model.strip().lower() != "deql":
+        raise ParameterError(f"--auto chooses among the models of deql: leave out -m {model}, or --auto")
     one_of = [name for name in ("b", "zero_diagonal", "xi") if name in chosen]
     if len(one_of) > 1:
         both = " and ".join(f"--{name.replace('_', '-')}" for name in one_of)

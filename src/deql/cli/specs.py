@@ -13,7 +13,7 @@ from deql.errors import ParameterError
 if TYPE_CHECKING:
     from deql.models import Recommender
 
-__all__ = ["is_model_file", "near", "parse_spec", "parse_specs"]
+__all__ = ["is_model_file", "near", "parse_spec", "parse_specs", "typed_parameters"]
 
 _SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -29,13 +29,15 @@ def is_model_file(text: str) -> bool:
     return text.endswith(".deql") or (text.partition(":")[0].lower() not in _kinds() and Path(text).is_file())
 
 
-def parse_spec(text: str) -> Recommender:
+def parse_spec(text: str, files: bool = True) -> Recommender:
     """A model, not fitted, from its name and parameters.
 
     Parameters
     ----------
     text : str
         ``name`` or ``name:parameter=value,parameter=value``; a switch may stand alone.
+    files : bool, default True
+        Whether a model file could stand here, too.
 
     Examples
     --------
@@ -50,9 +52,11 @@ def parse_spec(text: str) -> Recommender:
     kind = kinds.get(name.strip().lower())
     if kind is None:
         raise ParameterError(
-            f"there is no model {name!r}{near(name.lower(), kinds)}: say {', '.join(kinds)}, or a model file"
+            f"there is no model {name!r}{near(name.lower(), kinds)}: say {', '.join(kinds)}"
+            + (", or a model file" if files else "")
         )
     fields = parameters(kind())
+    types = {field.name: str(field.type) for field in dataclasses.fields(kind)}
     chosen: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
         parameter, given, value = (piece.strip() for piece in part.partition("="))
@@ -61,7 +65,7 @@ def parse_spec(text: str) -> Recommender:
             raise ParameterError(f"{text}: {name} has no parameter {parameter!r}{near(parameter, fields)}; {has}")
         if parameter in chosen:
             raise ParameterError(f"{text}: {parameter} is given twice")
-        chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter])
+        chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter], types[parameter])
     model: Recommender = kind(**chosen)
     try:
         model._check_parameters()
@@ -78,7 +82,7 @@ def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
     files = [is_model_file(text) for text in texts]
     models = [load(text) if file else parse_spec(text) for text, file in zip(texts, files, strict=True)]
     words = [
-        Path(text).name if file else describe(model, shown=_typed(text))
+        Path(text).name if file else describe(model, shown=typed_parameters(text))
         for text, file, model in zip(texts, files, models, strict=True)
     ]
     names = unique_names(words)
@@ -92,28 +96,38 @@ def _kinds() -> dict[str, Any]:
     return {
         name.lower(): kind
         for name in models.__all__
-        if dataclasses.is_dataclass(kind := getattr(models, name)) and not getattr(kind, "__abstractmethods__", None)
+        if dataclasses.is_dataclass(kind := getattr(models, name))
+        and not getattr(kind, "__abstractmethods__", None)
+        and kind is not models.CustomLinear  # its weights are handed over in Python
     }
 
 
-def _typed(text: str) -> set[str]:
-    """The parameters that a specification names: people look for what they typed, defaults or not."""
-    return {part.partition("=")[0].strip() for part in text.partition(":")[2].split(",")}
+def typed_parameters(text: str) -> set[str]:
+    """The parameters that a specification names: people look for what they typed, defaults or not.
+
+    Examples
+    --------
+    >>> sorted(typed_parameters("deql:l2=80,zero_diagonal"))
+    ['l2', 'zero_diagonal']
+    """
+    return {name for part in text.partition(":")[2].split(",") if (name := part.partition("=")[0].strip())}
 
 
-def _value(spec: str, parameter: str, text: str | None, default: Any) -> Any:
+def _value(spec: str, parameter: str, text: str | None, default: Any, kind: str) -> Any:
     if isinstance(default, bool):
         if text is None or text.lower() in _SWITCHES:
             return text is None or _SWITCHES[text.lower()]
         raise ParameterError(f"{spec}: {parameter} must be true or false, got {text!r}")
     if not text:
-        raise ParameterError(f"{spec}: {parameter} needs a value, such as {parameter}={default}")
-    if isinstance(default, str):
+        such_as = "" if default is None else f", such as {parameter}={default}"
+        raise ParameterError(f"{spec}: {parameter} needs a value{such_as}")
+    if "str" in kind:
         return text
+    whole = "int" in kind
     try:
-        return float(text)
+        return int(text) if whole else float(text)
     except ValueError:
-        raise ParameterError(f"{spec}: {parameter} must be a number, got {text!r}") from None
+        raise ParameterError(f"{spec}: {parameter} must be a {'whole ' * whole}number, got {text!r}") from None
 
 
 def near(text: str, known: Iterable[str]) -> str:
