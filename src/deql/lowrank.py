@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -42,7 +43,7 @@ _AHEAD = 16
 """How many entries before its turn a row is fetched into cache."""
 
 _ROWS = 2**14
-"""Rows of a tall block that are turned into float64 at once."""
+"""Rows of a tall block that are worked on at once."""
 
 _STEPS = 20
 """Steps of conjugate gradients between two rotations of B, at most."""
@@ -267,43 +268,78 @@ def _improve(
     worth = theta > 1e-10 * largest  # below, rounding alone; such a column stays as it is
     scale = np.zeros(len(theta), np.float32)
     np.divide(1.0, theta, out=scale, where=worth, casting="unsafe")
-    residual = ((S @ image) * scale - image - shift * X) * worth.astype(np.float32)
-    conditioned = inverse * residual
-    direction, size = conditioned.copy(), _dots(residual, conditioned)
+    residual = S @ image
+    residual *= scale
+    residual -= image
+    residual -= shift * X
+    residual *= worth
+    bounds = np.linspace(0, S.n, 4 * thread_count() + 1).astype(np.int64)
+    sums = np.zeros((len(bounds) - 1, len(theta)))
+
+    def summed(kernel: Any, *arguments: Any) -> Vector:
+        sums[:] = 0.0
+        run_slices(kernel, bounds.tolist(), bounds, *arguments, sums)
+        return np.asarray(sums.sum(axis=0))
+
+    direction, moved, still = np.zeros_like(X), np.zeros_like(X), np.zeros(len(theta), np.float32)
+    size = summed(_advance, shift, inverse, still, direction, moved, X, image, residual)
+    run_slices(_turn, bounds.tolist(), inverse, still, residual, direction)
     goal = _REDUCTION * size.sum()
     for _ in range(_STEPS):
         moved = S @ direction
-        full = moved + shift * direction
-        step = _ratio(size, _dots(direction, full))
-        X += step * direction
-        image += step * moved
-        residual -= step * full
-        np.multiply(inverse, residual, out=conditioned)
-        before, size = size, _dots(residual, conditioned)
+        step = _ratio(size, summed(_curvature, shift, direction, moved))
+        before, size = size, summed(_advance, shift, inverse, step, direction, moved, X, image, residual)
         if size.sum() <= goal:
             break
-        direction *= _ratio(size, before)
-        direction += conditioned
+        run_slices(_turn, bounds.tolist(), inverse, _ratio(size, before), residual, direction)
     B[:, part], Z[:, part] = X, image
+
+
+@njit(cache=True, nogil=True)
+def _curvature(first, last, bounds, shift, direction, moved, sums):  # type: ignore[no-untyped-def]
+    # dᵀAd of each column, where S·d is ``moved``.
+    into = sums[np.searchsorted(bounds, first)]
+    for i in range(first, last):
+        for c in range(direction.shape[1]):
+            d = direction[i, c]
+            into[c] += d * (moved[i, c] + shift[i, 0] * d)
+
+
+@njit(cache=True, nogil=True)
+def _advance(  # type: ignore[no-untyped-def]
+    first, last, bounds, shift, inverse, step, direction, moved, X, image, residual, sums
+):
+    # A step of each column, and the square of its residual, conditioned.
+    into = sums[np.searchsorted(bounds, first)]
+    for i in range(first, last):
+        for c in range(X.shape[1]):
+            d, m = step[c] * direction[i, c], step[c] * moved[i, c]
+            X[i, c] += d
+            image[i, c] += m
+            r = residual[i, c] - (m + shift[i, 0] * d)
+            residual[i, c] = r
+            into[c] += r * r * inverse[i, 0]
+
+
+@njit(cache=True, nogil=True)
+def _turn(first, last, inverse, ratio, residual, direction):  # type: ignore[no-untyped-def]
+    # The next direction: the conditioned residual, and as much of the last one as keeps them conjugate.
+    for i in range(first, last):
+        for c in range(direction.shape[1]):
+            direction[i, c] = inverse[i, 0] * residual[i, c] + ratio[c] * direction[i, c]
 
 
 def _rotate(B: Block, Z: Block, added: Vector) -> Vector:
     """Make BᵀAB = I and ZᵀZ = Θ by a rotation of both, in place; returns θ, the largest first."""
     width = B.shape[1]
-    in_a, in_s = np.zeros((width, width)), np.zeros((width, width))
-    for start in range(0, len(B), _ROWS):
-        rows = slice(start, start + _ROWS)
-        b, z = B[rows].astype(np.float64), Z[rows].astype(np.float64)
-        in_a += b.T @ (z + added[rows, None] * b)
-        in_s += z.T @ z
+    in_a, in_s = _inner_products(B, Z, added.astype(np.float32)[:, None])
     # Columns of nearly the same length first: what B has of a direction twice is then told by small eigenvalues.
     length = np.sqrt(np.maximum(np.diag(in_a), np.finfo(np.float32).tiny))
-    in_a = (in_a + in_a.T) / 2 / np.outer(length, length)
-    values, vectors = scipy.linalg.eigh(in_a)
+    values, vectors = scipy.linalg.eigh(in_a / np.outer(length, length))
     good = values > 1e-6 * values[-1]
     onto = vectors[:, good] / np.sqrt(values[good])
     theta, turn = scipy.linalg.eigh(onto.T @ (in_s / np.outer(length, length)) @ onto)
-    rotation = np.zeros((width, width))
+    rotation = np.zeros((width, width), np.float32)
     rotation[:, : good.sum()] = (onto @ turn[:, ::-1]) / length[:, None]
     for start in range(0, len(B), _ROWS):
         rows = slice(start, start + _ROWS)
@@ -311,6 +347,29 @@ def _rotate(B: Block, Z: Block, added: Vector) -> Vector:
     full = np.zeros(width)
     full[: good.sum()] = np.maximum(theta[::-1], 0.0)
     return full
+
+
+def _inner_products(B: Block, Z: Block, added: Block) -> tuple[Vector, Vector]:
+    """BᵀAB and ZᵀZ, symmetric.
+
+    Of columns of length 1, so that single precision is that of each product and not of the largest; blocks of rows are
+    added up in double precision.
+    """
+    blocks = [slice(start, start + _ROWS) for start in range(0, len(B), _ROWS)]
+    squares = np.zeros((3, B.shape[1]))
+    for rows in blocks:
+        for k, block in enumerate((B[rows], Z[rows] + added[rows] * B[rows], Z[rows])):
+            squares[k] += np.einsum("ij,ij->j", block, block)
+    lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
+    units = (1.0 / lengths).astype(np.float32)
+    in_a, in_s = np.zeros((2, B.shape[1], B.shape[1]))
+    for rows in blocks:
+        in_a += (B[rows] * units[0]).T @ ((Z[rows] + added[rows] * B[rows]) * units[1])
+        image = Z[rows] * units[2]
+        in_s += image.T @ image
+    in_a *= np.outer(lengths[0], lengths[1])
+    in_s *= np.outer(lengths[2], lengths[2])
+    return (in_a + in_a.T) / 2, in_s
 
 
 def _still_to_come(losses: list[float]) -> float:
@@ -322,10 +381,6 @@ def _still_to_come(losses: list[float]) -> float:
         return 0.0
     trend = min(last / before, 0.95) if before > 0 else 0.95
     return last * trend / (1 - trend)
-
-
-def _dots(X: Block, Y: Block) -> Vector:
-    return np.asarray(np.einsum("ij,ij->j", X, Y, dtype=np.float64))
 
 
 def _ratio(above: Vector, below: Vector) -> Block:
