@@ -20,7 +20,7 @@ def add_exactly(parts):  # type: ignore[no-untyped-def]
     --------
     >>> import numpy as np
     >>> parts = np.array([0.1, 0.2, 0.3])
-    >>> add_exactly(parts) == parts[::-1].sum() == parts.sum()
+    >>> bool(add_exactly(parts) == parts[::-1].sum() == parts.sum())
     True
     """
     total = 0.0

@@ -88,9 +88,9 @@ class LowRankDEQL(_Fitted):
     >>> from scipy.sparse import csr_array
     >>> R = csr_array(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]))
     >>> deql.LowRankDEQL(rank=1, l2=1.0, dropout=0.0).fit(R).weights().round(2)
-    array([[0.26, 0.36, 0.26],
-           [0.36, 0.5 , 0.36],
-           [0.26, 0.36, 0.26]], dtype=float32)
+    array([[0.21, 0.3 , 0.21],
+           [0.3 , 0.43, 0.3 ],
+           [0.21, 0.3 , 0.21]], dtype=float32)
     """
 
     rank: int | None = None
