@@ -222,3 +222,9 @@ def test_interruption_is_quiet(capsys, monkeypatch, events, tmp_path):
     assert run(["fit", str(events), "-o", str(tmp_path / "x.deql")]) == 130
     assert "Traceback" not in capsys.readouterr().err
     assert not (tmp_path / "x.deql").exists()
+
+
+def test_parts_of_nothing_have_no_bars(capsys, tmp_path, events):
+    deql.CustomLinear(np.zeros((5, 5))).fit(deql.read_interactions(events)).save(tmp_path / "zero.deql")
+    assert run(["explain", str(tmp_path / "zero.deql"), "tea", "oat"]) == 0
+    assert "█" not in capsys.readouterr().out

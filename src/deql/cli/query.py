@@ -105,7 +105,7 @@ def explanation_table(why: Any, called: Callable[[Any], str] = str) -> Any:
     largest = max((abs(part.value) for part in why), default=0.0)
 
     def drawn(value: float) -> Text:
-        return Text(bar(abs(value), 0.0, largest, 24), "green" if value >= 0 else "red")
+        return Text(bar(abs(value), 0.0, largest, 24) if value else "", "green" if value >= 0 else "red")
 
     rows = [(called(part.item), f"{part.value:+.4f}", drawn(part.value)) for part in why]
     if why.rest:
