@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.errors import NotPositiveDefiniteError
-from deql.parallel import run_slices, thread_count
+from deql.parallel import even_bounds, run_slices, thread_count
 from deql.prefetch import LINE, prefetch
 from deql.progress import Report
 
@@ -273,17 +273,18 @@ def _improve(
     residual -= image
     residual -= shift * X
     residual *= worth
-    bounds = np.linspace(0, S.n, 4 * thread_count() + 1).astype(np.int64)
-    sums = np.zeros((len(bounds) - 1, len(theta)))
+    slices = even_bounds(S.n, 4 * thread_count())
+    bounds = np.array(slices)  # by which a slice finds its own sums
+    sums = np.zeros((len(slices) - 1, len(theta)))
 
     def summed(kernel: Any, *arguments: Any) -> Vector:
         sums[:] = 0.0
-        run_slices(kernel, bounds.tolist(), bounds, *arguments, sums)
+        run_slices(kernel, slices, bounds, *arguments, sums)
         return np.asarray(sums.sum(axis=0))
 
     direction, moved, still = np.zeros_like(X), np.zeros_like(X), np.zeros(len(theta), np.float32)
     size = summed(_advance, shift, inverse, still, direction, moved, X, image, residual)
-    run_slices(_turn, bounds.tolist(), inverse, still, residual, direction)
+    run_slices(_turn, slices, inverse, still, residual, direction)
     goal = _REDUCTION * size.sum()
     for _ in range(_STEPS):
         moved = S @ direction
@@ -291,7 +292,7 @@ def _improve(
         before, size = size, summed(_advance, shift, inverse, step, direction, moved, X, image, residual)
         if size.sum() <= goal:
             break
-        run_slices(_turn, bounds.tolist(), inverse, _ratio(size, before), residual, direction)
+        run_slices(_turn, slices, inverse, _ratio(size, before), residual, direction)
     B[:, part], Z[:, part] = X, image
 
 

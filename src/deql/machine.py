@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-__all__ = ["free_memory", "processor_quota", "resident_file_system"]
+from deql.errors import DeqlError, TooLargeError
+
+__all__ = ["check_fits", "free_memory", "processor_quota", "resident_file_system"]
 
 _NO_LIMIT = 2**60
 """Version 1 of control groups writes a number above this where there is no limit."""
@@ -147,3 +149,20 @@ def _text(path: Path) -> str:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+def check_fits(
+    what: str, needed: float, free: float, advice: str, *, where: str = "", error: type[DeqlError] = TooLargeError
+) -> None:
+    """Raise an error that says what would help if more memory is needed than is free.
+
+    Examples
+    --------
+    >>> check_fits("rank 9", 2**31, 2**30, "choose a lower rank")
+    Traceback (most recent call last):
+    deql.errors.TooLargeError: rank 9 needs about 2.0 GiB, and 1.0 GiB are free: choose a lower rank
+    """
+    if needed > free:
+        raise error(
+            f"{what} needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free{where}: {advice}"
+        )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from deql.errors import ParameterError
 from deql.machine import processor_quota
 
-__all__ = ["blas_limited", "map_ahead", "run_slices", "set_threads", "thread_count"]
+__all__ = ["blas_limited", "even_bounds", "map_ahead", "run_slices", "set_threads", "thread_count"]
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -101,6 +101,17 @@ def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def even_bounds(count: int, slices: int) -> list[int]:
+    """Where slices of about the same length begin and end.
+
+    Examples
+    --------
+    >>> even_bounds(5, 2)
+    [0, 2, 5]
+    """
+    return [count * part // slices for part in range(slices + 1)]
 
 
 def run_slices(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.parallel import run_slices, thread_count
+from deql.parallel import even_bounds, run_slices, thread_count
 from deql.precision import PackedSymmetric
 from deql.precision.plan import STRIP
 from deql.progress import Report
@@ -176,7 +176,7 @@ def _scan(
     bars = np.full((users, models), -np.inf)
     found_sums, found_items = np.empty((users, room)), np.empty((users, room), np.int32)
     found, limits = np.zeros(users, np.int32), np.full(users, min(2 * keep + 16, room), np.int32)
-    row_bounds, user_bounds = _bounds(len(rows), _workers(matrix)), _user_bounds(matrix)
+    row_bounds, user_bounds = even_bounds(len(rows), _workers(matrix)), _user_bounds(matrix)
     low = 0
     while low < n:
         end = min(low + at_once * STRIP, n, low - low % tile + tile)
@@ -229,8 +229,4 @@ def _workers(matrix: csr_array) -> int:
 def _user_bounds(matrix: csr_array) -> list[int]:
     """More slices of users than threads: one that is held up by other programs gets fewer."""
     workers = _workers(matrix)
-    return _bounds(matrix.shape[0], 4 * workers if workers > 1 else 1)
-
-
-def _bounds(count: int, slices: int) -> list[int]:
-    return [count * part // slices for part in range(slices + 1)]
+    return even_bounds(matrix.shape[0], 4 * workers if workers > 1 else 1)

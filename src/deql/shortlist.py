@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from deql.candidates import keep_best, sort_best
 from deql.kernels import SPARE
-from deql.parallel import run_slices, thread_count
+from deql.parallel import even_bounds, run_slices, thread_count
 from deql.progress import Report
 from deql.ranking import NO_ITEM
 
@@ -158,5 +158,4 @@ def user_bounds(users: int) -> list[int]:
     >>> user_bounds(0)[-1], user_bounds(100)[-1]
     (0, 100)
     """
-    slices = max(1, min(users // 16, 4 * thread_count()))
-    return [users * part // slices for part in range(slices + 1)]
+    return even_bounds(users, max(1, min(users // 16, 4 * thread_count())))

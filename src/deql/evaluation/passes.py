@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.kernels import score_pairs
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.models.stored import StoredWeights
-from deql.parallel import run_slices, thread_count
 from deql.progress import Report
 from deql.ranking import rank
 
@@ -122,22 +120,7 @@ def squared_errors(
     matrix, truth : csr_array
         Histories and held-out values in the model's columns, without a common entry.
     """
-    if isinstance(model, StoredWeights):
-        scores = model._pair_scores(matrix, truth)
-    else:
-        scores = _packed_pair_scores(model, matrix, truth)
+    scores = model._pair_scores(matrix, truth)
     values = truth.data.astype(np.float64)
     rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
     return np.asarray(squares + np.bincount(rows, values * (values - 2 * scores), minlength=truth.shape[0]))
-
-
-def _packed_pair_scores(model: LinearAutoencoder, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
-    scores = np.zeros(pairs.nnz)
-    packed = model.precision_
-    run_slices(
-        score_pairs, np.linspace(0, pairs.shape[0], 4 * thread_count() + 1).astype(int).tolist(),
-        packed.data, *packed.addresses(), model.gain_, model.shift_,
-        matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
-        pairs.indptr, pairs.indices, scores,
-    )  # fmt: skip
-    return scores

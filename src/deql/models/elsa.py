@@ -14,8 +14,8 @@ from deql.checks import check_range, check_whole, chosen_rank
 from deql.elsa_training import Course, Epoch, Histories, Judge, Trained, memory_watched, moderate, train
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.interactions import Interactions, as_interactions
-from deql.machine import free_memory
-from deql.models.factored import FactoredAutoencoder
+from deql.machine import check_fits, free_memory
+from deql.models.factored import FactoredAutoencoder, row_products
 from deql.parallel import thread_count
 from deql.progress import Stage, stages
 from deql.recommend import encode_histories
@@ -157,7 +157,7 @@ class ELSA(_Fitted):
                 found = self._train(data, validation, course, device, stage)
         self.epochs_, self.history_ = found.epochs, found.history
         # Minus the rows' squared lengths as they are in float32: then the diagonal is zero, not nearly so.
-        self._keep(found.factors, found.factors, -np.einsum("ir,ir->i", *2 * [found.factors], dtype=np.float64))
+        self._keep(found.factors, found.factors, -row_products(found.factors, found.factors))
 
     def _train(
         self,
@@ -234,11 +234,10 @@ def _check_memory(data: Interactions, course: Course, device: torch.device) -> N
     # A, V, both moments of Adam, the gradient and what it is made of; batches × rank; the histories in their order.
     needed = 4 * course.rank * (7 * n + 4 * batch) + 24 * data.n_interactions
     free = free_memory() if here else free_bytes(device)
-    if needed > free:
-        raise (TooLargeError if here else DeviceError)(
-            f"rank {course.rank:,} of {n:,} items needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are "
-            f"free{'' if here else f' on {device}'}: choose a lower rank"
-        )
+    check_fits(
+        f"rank {course.rank:,} of {n:,} items", needed, free, "choose a lower rank",
+        where="" if here else f" on {device}", error=TooLargeError if here else DeviceError,
+    )  # fmt: skip
 
 
 def _hold_out(data: Interactions, seed: int) -> Ground:

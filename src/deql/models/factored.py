@@ -14,7 +14,7 @@ from deql.exact import add_exactly
 from deql.models.stored import StoredWeights
 from deql.parallel import blas_limited
 
-__all__ = ["FactoredAutoencoder"]
+__all__ = ["FactoredAutoencoder", "row_products"]
 
 
 class _Fitted(StoredWeights):
@@ -45,7 +45,7 @@ def _score_pairs(first, last, left, right, shift, indptr, indices, values, pair_
             out[p] = _parts(left, right, shift, items, history, pair_indices[p], parts)
 
 
-def _products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float64]:
+def row_products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float64]:
     """The diagonal of left·rightᵀ."""
     return np.asarray(np.einsum("ir,ir->i", left, right, dtype=np.float64))
 
@@ -76,10 +76,10 @@ class FactoredAutoencoder(_Fitted):
         self.shift_ = np.zeros(n) if shift is None else np.array(shift, np.float64)
         if self.popularity_power:
             # The diagonal is scaled as a whole, so that one that is zero stays zero.
-            own, scale = _products(self.left_, self.right_) + self.shift_, self._column_scale()
+            own, scale = row_products(self.left_, self.right_) + self.shift_, self._column_scale()
             with np.errstate(over="ignore", invalid="ignore"):
                 self.right_ = (self.right_ * scale[:, None]).astype(np.float32)
-                self.shift_ = own * scale - _products(self.left_, self.right_)
+                self.shift_ = own * scale - row_products(self.left_, self.right_)
             self._check_scaled(self.right_, self.shift_)
 
     def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
@@ -106,7 +106,7 @@ class FactoredAutoencoder(_Fitted):
     def diagonal(self) -> NDArray[np.float64]:
         """The diagonal of W."""
         self._check_fitted()
-        return _products(self.left_, self.right_) + self.shift_
+        return row_products(self.left_, self.right_) + self.shift_
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()

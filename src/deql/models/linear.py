@@ -17,14 +17,16 @@ from deql.checks import check_range
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
 from deql.gram import SharedGram, user_weights, weighted_diagonal
 from deql.interactions import Interactions
-from deql.kernels import contributions
+from deql.kernels import contributions, score_pairs
 from deql.models.base import Recommender
 from deql.models.solvable import check_solvable_without_ridge
+from deql.parallel import run_slices
 from deql.precision import PackedSymmetric
 from deql.precision.plan import STRIP
 from deql.progress import Report, stages
 from deql.ranking import rank
 from deql.rules import paper_l2, scale_columns
+from deql.shortlist import user_bounds
 from deql.solver import Options, solve
 
 if TYPE_CHECKING:
@@ -342,6 +344,16 @@ class LinearAutoencoder(_Fitted):
             self.precision_, self.gain_, self.shift_, matrix,
             k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_, report=report,
         )  # fmt: skip
+
+    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
+        """The exact scores of the columns stored in ``pairs``, row by row."""
+        packed, out = self.precision_, np.zeros(pairs.nnz)
+        run_slices(
+            score_pairs, user_bounds(matrix.shape[0]), packed.data, *packed.addresses(), self.gain_, self.shift_,
+            matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
+            pairs.indptr, pairs.indices, out,
+        )  # fmt: skip
+        return out
 
     def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
         packed = self.precision_

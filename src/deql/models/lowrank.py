@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.checks import check_range, check_whole, chosen_rank
-from deql.errors import NotPositiveDefiniteError, ParameterError, TooLargeError, name_some
+from deql.errors import NotPositiveDefiniteError, ParameterError, name_some
 from deql.gram import gram, user_weights, weighted_diagonal
 from deql.interactions import Interactions
 from deql.lowrank import CHUNK_BYTES, GramOperator, solve_dense, solve_operators
-from deql.machine import free_memory
+from deql.machine import check_fits, free_memory
 from deql.models.factored import FactoredAutoencoder
 from deql.models.solvable import check_size, check_solvable_without_ridge
 from deql.parallel import blas_limited
@@ -188,11 +188,8 @@ class LowRankDEQL(_Fitted):
 def _check_memory(dense: bool, n: int, rank: int) -> None:
     # Six matrices of float64, or B, S·B and their copies in float32 with what is worked on at once.
     needed, free = 48 * n**2 if dense else 17 * n * rank + min(CHUNK_BYTES, 64 * 7 * 4 * n), free_memory()
-    if needed > free:
-        raise TooLargeError(
-            f"rank {rank:,} of {n:,} items needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are "
-            "free: " + ("use engine='sparse'" if dense else "choose a lower rank")
-        )
+    advice = "use engine='sparse'" if dense else "choose a lower rank"
+    check_fits(f"rank {rank:,} of {n:,} items", needed, free, advice)
 
 
 def _check_emphasis(ratio: float) -> None:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, issparse
 from deql.checks import check_whole
 from deql.errors import DataError
 from deql.objective.checks import check_callable, check_item
-from deql.parallel import run_slices, thread_count
+from deql.parallel import even_bounds, run_slices, thread_count
 from deql.progress import Report, stages
 from deql.split.draw import check_seed
 
@@ -268,7 +268,7 @@ class _Emphasised(SampledMoments):
         stop = min(self.n, start + self._width)
         self._start, self._second = start, _Sums(self.n, self.n, stop - start)
         one = np.empty_like(self._second.total)
-        bounds = np.linspace(0, self.n, min(self.n // 16 + 1, 4 * thread_count()) + 1).astype(int)
+        bounds = even_bounds(self.n, min(self.n // 16 + 1, 4 * thread_count()))
         for X, Y, A in self._draws(report=report):
             if cross is not None:
                 counted = csr_array(A).power(2).multiply(Y)
