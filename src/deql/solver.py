@@ -234,13 +234,17 @@ def _solve_on_device(
     return once(replace(options, precision="float32"))
 
 
+_SMALL = 512
+"""Columns up to which a second thread of BLAS gains nothing, and on a busy machine is waited for."""
+
+
 def _solve_gram(
     store: Any, added: NDArray[np.float64], options: Options, stage: Stage, engine: str | None = None
 ) -> Solved:
     """Invert a Gram matrix where it lies, or from memory through a device that cannot hold it."""
     store.add_to_diagonal(added)
     report = stage("Inverse")
-    with blas_limited():
+    with blas_limited(1 if store.n <= _SMALL else None):
         if isinstance(store.data, np.ndarray) and engine != "torch":
             return Solved(store, invert(store, report), "memory")
         from deql.device import open_device

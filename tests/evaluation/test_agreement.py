@@ -7,6 +7,7 @@ is reproduced too, by naming the items so that it and ours agree.
 
 import warnings
 
+import numba.typed  # whole, before anything is left uncompiled
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -64,8 +65,7 @@ def test_the_cases_have_ties_within_the_lists_and_across_their_ends(case):
 
 
 @pytest.mark.parametrize("k", KS)
-def test_ranx(case, k):
-    ranx = load_ranx()
+def test_ranx(case, k, ranx):
     names = {
         "recall": "recall", "ndcg": "ndcg", "precision": "precision", "hit_rate": "hit_rate",
         "mrr": "mrr", "map": "map",
@@ -109,7 +109,7 @@ def test_the_ranking_itself_resolves_ties_that_way(case):
     P = np.zeros((n, n))
     P[ITEMS:, :ITEMS] = case.scores
     P += P.T
-    histories = csr_array((np.ones(USERS), (np.arange(USERS), ITEMS + np.arange(USERS))), shape=(USERS, n))
+    histories = csr_array(np.eye(USERS, n, ITEMS))
     allowed = np.arange(n) < ITEMS
     columns, _ = rank(PackedSymmetric.from_dense(P, n), np.ones(n), np.zeros(n), histories, k=DEPTH, allowed=allowed)
     np.testing.assert_array_equal(columns, case.ranked)
@@ -133,7 +133,10 @@ def test_a_whole_evaluation_agrees_with_trec_eval(random_matrix):
         np.testing.assert_allclose(ours.per_user[name], expected, rtol=0, atol=1e-9)
 
 
-def load_ranx():
+@pytest.fixture
+def ranx(monkeypatch):
+    """Run by Python as it is written: its kernels take 40 seconds to compile, and these cases a few milliseconds."""
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it imports warns of its own future
         return pytest.importorskip("ranx", reason="needs ranx")

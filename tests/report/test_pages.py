@@ -87,13 +87,17 @@ def compared_over_users(data):
     return lambda: comparison_page("Comparison", {"Data": NASTY}, found)
 
 
-@pytest.fixture(params=["evaluated", "compared", "compared_over_users"])
+@pytest.fixture(scope="module", params=["evaluated", "compared", "compared_over_users"])
 def write(request):
     return request.getfixturevalue(request.param)
 
 
-def test_well_formed_and_self_contained(write):
-    text = write()
+@pytest.fixture(scope="module")
+def text(write):
+    return write()
+
+
+def test_well_formed_and_self_contained(text):
     outline = Outline(text)
     assert outline.open == []
     assert text.startswith("<!DOCTYPE html>")
@@ -106,21 +110,20 @@ def test_well_formed_and_self_contained(write):
     assert not any(name.startswith("on") for _, attributes in outline.seen for name in attributes)
 
 
-def test_ids_are_unique_and_links_lead_somewhere(write):
-    outline = Outline(write())
+def test_ids_are_unique_and_links_lead_somewhere(text):
+    outline = Outline(text)
     assert len(outline.ids) == len(set(outline.ids)) > 20
     assert set(outline.targets) <= set(outline.ids)
 
 
-def test_names_are_text(write):
-    text = write()
+def test_names_are_text(text):
     assert "<img" not in text
     texts = [" ".join(part.split()) for part in Outline(text).texts]
     assert any(NASTY in part for part in texts)
 
 
-def test_for_every_reader(write):
-    seen = Outline(write()).seen
+def test_for_every_reader(text):
+    seen = Outline(text).seen
     assert ("html", {"lang": "en"}) in seen
     assert any(tag == "meta" and "width=device-width" in attributes.get("content", "") for tag, attributes in seen)
     assert all(attributes.get("scope") in ("row", "col") for tag, attributes in seen if tag == "th")
@@ -130,16 +133,15 @@ def test_for_every_reader(write):
     assert all("width" not in one and "height" not in one for one in drawings)
 
 
-def test_colours_are_the_pages_own(write):
-    text = write()
+def test_colours_are_the_pages_own(text):
     assert "prefers-color-scheme: dark" in text
     for drawing in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
         assert not re.findall(r"(?:fill|stroke): #[0-9a-f]+", drawing)
         assert "var(--ink)" in drawing
 
 
-def test_the_same_input_gives_the_same_bytes(write):
-    assert write() == write()
+def test_the_same_input_gives_the_same_bytes(write, text):
+    assert write() == text
 
 
 def test_numbers_and_figures_of_an_evaluation(evaluated):

@@ -1,4 +1,5 @@
 import math
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -29,6 +30,12 @@ KEPT_OF_GRID = math.ceil(32 * KEPT)
 @pytest.fixture(scope="module")
 def split():
     return deql.split_strong(market(160, 40, seed=21), 0.1, 0.4)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(split):
+    """What a search with these options comes to when nothing happens to it: searched once."""
+    return cache(lambda **options: deql.tune(split, GRID, **options))
 
 
 @pytest.fixture
@@ -78,25 +85,24 @@ def test_at_least_six_points_are_kept():
 
 
 @pytest.mark.parametrize("budget", [1, 3, 10])
-def test_a_number_of_inverses_is_kept_exactly(split, budget, tmp_path):
+def test_a_number_of_inverses_is_kept_exactly(split, undisturbed, budget, tmp_path):
     tuning = deql.tune(split, GRID, budget=budget, journal=tmp_path / "j")
     assert tuning.inverses == budget
     assert tuning.table.height == 2 * budget
     assert tuning.complete
     assert len(steps(tmp_path / "j")) == budget
-    whole = {tuple(row.values()) for row in deql.tune(split, GRID).table.to_dicts()}
+    whole = {tuple(row.values()) for row in undisturbed(prune=False).table.to_dicts()}
     assert {tuple(row.values()) for row in tuning.table.to_dicts()} <= whole
 
 
-def test_a_larger_budget_goes_on(split, tmp_path):
+def test_a_larger_budget_goes_on(split, undisturbed, tmp_path):
     journal = tmp_path / "j"
     for budget in (2, 5, 5, 3, 9, None):
         tuning = deql.tune(split, GRID, budget=budget, journal=journal)
         done = steps(journal)
         assert len(set(done)) == len(done)
     assert tuning.inverses == len(done) == 32
-    undisturbed = findings(deql.tune(split, GRID))
-    assert findings(tuning) == undisturbed
+    assert findings(tuning) == findings(undisturbed())
 
 
 @pytest.fixture
@@ -135,7 +141,7 @@ def records(journal):
     return [json.loads(line) for line in journal.read_bytes().splitlines()[1:]]
 
 
-def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, first_looks):
+def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, undisturbed, first_looks):
     tuning = deql.tune(split, GRID)
     assert tuning.looks.height == 32
     assert tuning.inverses == KEPT_OF_GRID
@@ -143,7 +149,7 @@ def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, first_
     names = ["l2", "dropout", "user_power"]
     kept = {tuple(row[name] for name in names) for row in tuning.looks.head(KEPT_OF_GRID).to_dicts()}
     assert kept == {tuple(row[name] for name in names) for row in tuning.table.to_dicts()}
-    whole = {tuple(row.values()) for row in deql.tune(split, GRID, prune=False).table.to_dicts()}
+    whole = {tuple(row.values()) for row in undisturbed(prune=False).table.to_dicts()}
     assert {tuple(row.values()) for row in tuning.table.to_dicts()} <= whole
     values = tuning.looks["ndcg@20"].to_list()
     assert values == sorted(values, reverse=True)
@@ -185,7 +191,7 @@ def test_a_small_budget_takes_the_best_of_the_looks(split, first_looks):
 
 
 @pytest.mark.parametrize("after", [1, 5])
-def test_an_interruption_ends_with_the_best_so_far(split, after, tmp_path):
+def test_an_interruption_ends_with_the_best_so_far(split, undisturbed, after, tmp_path):
     told = []
 
     def tell(line):
@@ -201,7 +207,7 @@ def test_an_interruption_ends_with_the_best_so_far(split, after, tmp_path):
     assert tuning.model.get_params()["l2"] == tuning.best["l2"]
     again = deql.tune(split, GRID, journal=tmp_path / "j")
     assert again.complete
-    assert findings(again) == findings(deql.tune(split, GRID))
+    assert findings(again) == findings(undisturbed())
     assert len(steps(tmp_path / "j")) == len(set(steps(tmp_path / "j"))) == 32
 
 
@@ -209,10 +215,10 @@ def test_an_interruption_ends_with_the_best_so_far(split, after, tmp_path):
 @pytest.mark.parametrize(
     "place", ["deql.solver.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.make_gram"]
 )
-def test_an_interruption_inside_a_fit(split, place, search, monkeypatch, tmp_path):
+def test_an_interruption_inside_a_fit(split, undisturbed, place, search, monkeypatch, tmp_path):
     if search == "optuna":
         pytest.importorskip("optuna")
-    options = {"search": search, "budget": 20, "journal": tmp_path / "j", "prune": False}
+    options = {"search": search, "budget": 20, "prune": False}
     module, _, name = place.rpartition(".")
     import importlib
 
@@ -226,7 +232,7 @@ def test_an_interruption_inside_a_fit(split, place, search, monkeypatch, tmp_pat
         return real(*arguments, **named)
 
     monkeypatch.setattr(place, interrupted)
-    tuning = deql.tune(split, GRID, **options)
+    tuning = deql.tune(split, GRID, journal=tmp_path / "j", **options)
     monkeypatch.undo()
     assert not tuning.complete
     assert 0 < tuning.inverses < 20
@@ -234,9 +240,9 @@ def test_an_interruption_inside_a_fit(split, place, search, monkeypatch, tmp_pat
         **{name: tuning.best[name] for name in ("l2", "dropout", "user_power", "b", "popularity_power")}
     )
     assert (tuning.model.gain_ == expected.fit(split.train).gain_).all()
-    again = deql.tune(split, GRID, **options)
+    again = deql.tune(split, GRID, journal=tmp_path / "j", **options)
     assert again.complete
-    assert findings(again) == findings(deql.tune(split, GRID, **options | {"journal": None}))
+    assert findings(again) == findings(undisturbed(**options))
 
 
 def test_an_interruption_before_the_first_point_is_one(split, monkeypatch, tmp_path):
