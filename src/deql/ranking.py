@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from deql.device.packed import DevicePacked
+    from deql.resident import ResidentRows
 
 # The kernels are imported where they are used: NO_ITEM is needed on hosts without numba, too.
 __all__ = ["NO_ITEM", "rank"]
@@ -54,6 +55,7 @@ def rank(
     squares: NDArray[np.float64] | None = None,
     exact: bool = True,
     on_device: DevicePacked | None = None,
+    rows: ResidentRows | None = None,
     report: Report | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns of X·W for each row of X, and their scores.
@@ -82,6 +84,9 @@ def rank(
     on_device : DevicePacked, optional
         P once more: candidates are found there. What they are decided by does not change, so neither do
         items, nor exact scores.
+    rows : ResidentRows, optional
+        The rows of P once more: much faster for a few histories on a large model. Items and exact scores
+        stay the same. Not used with ``squares`` or ``on_device``.
     report : callable, optional
         Called as ``report(done, total)``.
 
@@ -119,6 +124,12 @@ def rank(
         for done, (first, last) in enumerate(pairwise(bounds)):
             part = matrix if slices == 1 else matrix[first:last]
             told = None if report is None else partial(_report_slice, report, done, slices)
+            best = items[:, first:last], scores[:, first:last]
+            if rows is not None and squares is None and on_device is None:
+                rows.rank(run, gains, shifts, part, exclude_seen, allowed, *best)
+                if told is not None:
+                    told(1, 1)
+                continue
             if on_device is None:
                 candidates = _scan(
                     run, precision, gains, shifts, part, exclude_seen, allowed, keep, room, sums[:, first:last], told
@@ -131,10 +142,7 @@ def rank(
                     keep=keep, exclude_seen=exclude_seen, allowed=allowed,
                     squares=None if squares is None else sums[:, first:last], report=told,
                 )  # fmt: skip
-            _finish(
-                run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates,
-                items[:, first:last], scores[:, first:last],
-            )  # fmt: skip
+            _finish(run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates, *best)
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 
 
@@ -163,7 +171,7 @@ def _scan(
         raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {tile}")
     models, users = len(gains), matrix.shape[0]
     by_item = np.ascontiguousarray(gains.T)
-    stored = (precision.data, *precision.addresses())
+    stored = precision.stored()
     values = matrix.data.astype(precision.dtype, copy=False)
     histories = (matrix.indptr, matrix.indices, values)
     rows = np.flatnonzero(np.bincount(matrix.indices, minlength=n))
@@ -216,7 +224,7 @@ def _finish(
     if not exclude_seen:
         sizes += abs(matrix).max(axis=1).toarray() * abs(shifts).max(axis=1)[:, None]
     run(
-        finish_users, _user_bounds(matrix), precision.data, *precision.addresses(), gains, shifts,
+        finish_users, _user_bounds(matrix), *precision.stored(), gains, shifts,
         matrix.indptr, matrix.indices, matrix.data.astype(precision.dtype, copy=False),
         allowed, exclude_seen, keep, np.ascontiguousarray(gains.T), sizes, exact, *candidates, items, scores,
     )  # fmt: skip

@@ -31,6 +31,7 @@ from deql.solver import Options, solve
 
 if TYPE_CHECKING:
     from deql.device import DevicePacked
+    from deql.resident import ResidentRows
 
 __all__ = ["LinearAutoencoder"]
 
@@ -44,6 +45,7 @@ class _Fitted(Recommender):
     residual_: float
     engine_: str
     on_device_: DevicePacked | None
+    resident_: ResidentRows | None
 
 
 @dataclass(eq=False)
@@ -212,7 +214,7 @@ class LinearAutoencoder(_Fitted):
                     error.indices,
                 ) from None
         self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
-        self.engine_, self.on_device_ = solved.engine, solved.on_device
+        self.engine_, self.on_device_, self.resident_ = solved.engine, solved.on_device, None
         self._apply_rule()
 
     def _apply_rule(self) -> None:
@@ -275,8 +277,8 @@ class LinearAutoencoder(_Fitted):
         self.fitted_params_ = self.get_params()
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the copy of P on a device, which others may not have."""
-        return self.__dict__ | ({"on_device_": None} if "on_device_" in self.__dict__ else {})
+        """All but other copies of P: that on a device, which others may not have, and that of rows."""
+        return self.__dict__ | {name: None for name in ("on_device_", "resident_") if name in self.__dict__}
 
     def to(self, device: str) -> Self:
         """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
@@ -298,6 +300,30 @@ class LinearAutoencoder(_Fitted):
             from deql.device import DevicePacked, open_device
 
             self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
+        return self
+
+    def keep_rows(self, buffer: Any = None) -> Self:
+        """Hold P once more by whole rows, in 8 bits: a few histories at a time are ranked many times faster.
+
+        Takes about half the memory of P in float32 again, and a second or two for 40,000 items. Lists and scores
+        stay the same to the last bit. Models made by :meth:`with_rule` share the rows.
+
+        Parameters
+        ----------
+        buffer : object with the buffer protocol, optional
+            Where to put them (see :class:`deql.resident.ResidentRows`); new memory if not given.
+
+        Examples
+        --------
+        >>> import deql
+        >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
+        >>> model.keep_rows().recommend([["y"]], k=1).ids.tolist()
+        [['x']]
+        """
+        from deql.resident import ResidentRows
+
+        self._check_fitted()
+        self.resident_ = ResidentRows.fill(self.precision_, buffer)
         return self
 
     def weights(self) -> NDArray[Any]:
@@ -335,21 +361,22 @@ class LinearAutoencoder(_Fitted):
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
-        self.on_device_ = None
+        self.on_device_ = self.resident_ = None
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
-            k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_, report=report,
+            k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
+            rows=self.resident_, report=report,
         )  # fmt: skip
 
     def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
         """The exact scores of the columns stored in ``pairs``, row by row."""
         packed, out = self.precision_, np.zeros(pairs.nnz)
         run_slices(
-            score_pairs, user_bounds(matrix.shape[0]), packed.data, *packed.addresses(), self.gain_, self.shift_,
+            score_pairs, user_bounds(matrix.shape[0]), *packed.stored(), self.gain_, self.shift_,
             matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
             pairs.indptr, pairs.indices, out,
         )  # fmt: skip
@@ -359,7 +386,7 @@ class LinearAutoencoder(_Fitted):
         packed = self.precision_
         parts = np.zeros(len(columns))
         ones = np.ones(len(columns), packed.dtype)
-        score = contributions(packed.data, *packed.addresses(), self.gain_, self.shift_, columns, ones, target, parts)
+        score = contributions(*packed.stored(), self.gain_, self.shift_, columns, ones, target, parts)
         return parts, score
 
 
@@ -370,6 +397,7 @@ _FROM_FIT = (
     "residual_",
     "engine_",
     "on_device_",
+    "resident_",
     "items_",
     "titles_",
     "item_counts_",

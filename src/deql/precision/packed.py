@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,19 @@ def block_offset(block: Any, n: int, tile: int) -> Any:
     64
     """
     return block * tile * n - tile * tile * (block * (block - 1) // 2)
+
+
+@lru_cache(maxsize=8)
+def _addresses(n: int, tile: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    # Kept, as they take longer than what one short history is scored for.
+    column = np.arange(n, dtype=np.int64)
+    block = column // tile
+    start = block * tile
+    width = np.minimum(tile, n - start)
+    base = block_offset(block, n, tile) - start * width + column - start
+    for array in (base, width):
+        array.flags.writeable = False
+    return base, width
 
 
 def mirror_lower(square: NDArray[Any]) -> None:
@@ -135,6 +149,15 @@ class PackedSymmetric:
         for index in range(self.n_blocks):
             yield index * self.tile, self.block(index)
 
+    def stored(self) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+        """What kernels read: the numbers and :meth:`addresses`.
+
+        Read-only, as those of a file are, so that a kernel is compiled once for fitted and for loaded models.
+        """
+        data = self.data.view(np.ndarray)
+        data.flags.writeable = False
+        return data, *self.addresses()
+
     def addresses(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """``base`` and ``width`` of each column c: its entry in row r ≥ c is ``data[base[c] + r·width[c]]``.
 
@@ -145,11 +168,7 @@ class PackedSymmetric:
         >>> a.data[base[1] + 2 * width[1]]
         np.float64(5.0)
         """
-        column = np.arange(self.n, dtype=np.int64)
-        block = column // self.tile
-        start = block * self.tile
-        width = np.minimum(self.tile, self.n - start)
-        return block_offset(block, self.n, self.tile) - start * width + column - start, width
+        return _addresses(self.n, self.tile)
 
     def diagonal(self) -> NDArray[np.float64]:
         """Copy of the diagonal in float64."""
