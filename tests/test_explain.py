@@ -129,3 +129,44 @@ def test_popularity_leaves_all_to_the_rest(toy):
 def test_a_model_must_be_fitted_first():
     with pytest.raises(NotFittedError, match="not fitted"):
         EASE().explain(["tea"], "jam")
+
+
+@pytest.mark.parametrize("k", [1, 7, N + 5])
+def test_a_neighbourhood_is_a_part_of_the_weights(model, k):
+    W = model.weights()
+    sizes = np.maximum(abs(W[11]), abs(W[:, 11]))
+    sizes[11] = np.inf
+    near = model.neighbours(11, k)
+    assert len(near.items) == min(k, N - 1) + 1
+    assert near.items[0] == 11
+    # The k largest, the largest first; in float32 W itself is rounded.
+    np.testing.assert_allclose(sizes[list(near.items)], np.sort(sizes)[::-1][: k + 1], rtol=1e-6)
+    tolerance = 1e-5 if model.dtype == "float32" else 1e-12
+    np.testing.assert_allclose(near.weights, W[np.ix_(near.items, near.items)], rtol=tolerance, atol=tolerance)
+
+
+def test_the_edges_of_a_neighbourhood(model):
+    near = model.neighbours(11, k=2)
+    edges = near.edges()
+    assert {(edge.source, edge.target): edge.weight for edge in edges} == {
+        (s, t): near.weights[i, j] for i, s in enumerate(near.items) for j, t in enumerate(near.items) if i != j
+    }
+    assert all(11 in edge[:2] for edge in edges[:4])
+    sizes = [abs(edge.weight) for edge in edges]
+    assert sizes[:4] == sorted(sizes[:4], reverse=True)
+    assert near.edges(between=1) == edges[:5]
+
+
+def test_a_neighbourhood_without_weights(toy):
+    near = Popularity().fit(toy).neighbours("tea")
+    assert (near.items, near.weights.tolist(), near.edges()) == (("tea",), [[0.0]], [])
+
+
+def test_a_neighbourhood_of_what_is_not_there(toy):
+    model = EASE(l2=1.0).fit(toy)
+    with pytest.raises(UnknownItemError, match="gold"):
+        model.neighbours("gold")
+    with pytest.raises(ParameterError, match="k must be"):
+        model.neighbours("tea", k=0)
+    with pytest.raises(NotFittedError):
+        EASE(l2=1.0).neighbours("tea")

@@ -1,12 +1,16 @@
-"""Why an item was recommended: what each item of the history adds to its score."""
+"""Why an item was recommended: what each item of the history adds to its score, and the graph these weights make."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-__all__ = ["Contribution", "Explanation"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Contribution", "Edge", "Explanation", "Neighbourhood"]
 
 
 class Contribution(NamedTuple):
@@ -60,3 +64,47 @@ class Explanation(Sequence[Contribution]):
 
     def __len__(self) -> int:
         return len(self.parts)
+
+
+class Edge(NamedTuple):
+    """That having ``source`` adds ``weight`` to the score of ``target``."""
+
+    source: Any
+    target: Any
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """An item and those it has most to do with: a directed graph with signed weights.
+
+    Attributes
+    ----------
+    items : tuple
+        The item in the middle, then its neighbours, nearest first.
+    weights : ndarray of float64
+        Entry (s, t) is W at ``items[s]``, ``items[t]``; the diagonal is what each item adds to its own score.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aabbcccd"), ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"])
+    >>> near = deql.EASE(l2=1.0).fit(data).neighbours("jam")
+    >>> [(edge.source, edge.target, round(edge.weight, 2)) for edge in near.edges(between=0)]
+    [('jam', 'tea', 0.71), ('tea', 'jam', 0.56), ('egg', 'jam', 0.22), ('jam', 'egg', 0.18)]
+    """
+
+    items: tuple[Any, ...]
+    weights: NDArray[np.float64]
+
+    def edges(self, between: int | None = None) -> list[Edge]:
+        """All edges that are not zero, those of the item in the middle first, each kind by size.
+
+        ``between`` keeps only so many of those that lie between neighbours.
+        """
+        n = len(self.items)
+        pairs = [(s, t) for s in range(n) for t in range(n) if s != t and self.weights[s, t] != 0]
+        pairs.sort(key=lambda pair: (0 not in pair, -abs(self.weights[pair])))
+        own = sum(0 in pair for pair in pairs)
+        kept = pairs if between is None else pairs[: own + between]
+        return [Edge(self.items[s], self.items[t], float(self.weights[s, t])) for s, t in kept]

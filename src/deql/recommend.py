@@ -16,7 +16,7 @@ from deql.interactions import Interactions
 from deql.interactions.table import canonical
 from deql.ranking import NO_ITEM
 
-__all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories"]
+__all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories", "known_columns"]
 
 
 class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
@@ -113,20 +113,33 @@ def encode_histories(
     rows = _as_lists(histories)
     indptr = np.zeros(len(rows) + 1, np.int64)
     indices: list[int] = []
-    unknown = []
+    unknown: list[Any] = []
     for r, row in enumerate(rows):
-        columns_of_row = set()
-        for item in row:
-            column = _lookup(item, index)
-            if column is None:
-                unknown.append(item)
-            else:
-                columns_of_row.add(column)
-        indices.extend(sorted(columns_of_row))
+        columns_of_row, unknown_of_row = known_columns(row, index)
+        indices.extend(columns_of_row)
+        unknown.extend(unknown_of_row)
         indptr[r + 1] = len(indices)
     _tell_unknown(unknown, strict, where)
     values = np.ones(len(indices), np.float32)
     return csr_array((values, np.array(indices, np.int32), indptr.astype(np.int32)), shape=(len(rows), len(items)))
+
+
+def known_columns(history: Iterable[Any], index: dict[Any, int]) -> tuple[list[int], list[Any]]:
+    """The columns of a history's items, sorted and each once, and the items that have none.
+
+    Examples
+    --------
+    >>> known_columns(["tea", "oat", "jam", "tea"], {"jam": 0, "tea": 1})
+    ([0, 1], ['oat'])
+    """
+    columns, unknown = set(), []
+    for item in history:
+        column = _lookup(item, index)
+        if column is None:
+            unknown.append(item)
+        else:
+            columns.add(column)
+    return sorted(columns), unknown
 
 
 def allowed_items(

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from deql.checks import check_whole
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
-from deql.explain import Contribution, Explanation
+from deql.explain import Contribution, Explanation, Neighbourhood
 from deql.interactions import Interactions, as_interactions
 from deql.progress import Report, stages
 from deql.recommend import NO_ITEM, Recommendations, allowed_items, encode_histories
@@ -221,6 +221,10 @@ class Recommender(ABC):
             raise ParameterError(f"a history must be a list of item ids, got {history!r}")
         target = self._column(item)
         columns = encode_histories([history], self._item_index, self.items_, strict).indices
+        return self._explained(columns, target, k)
+
+    def _explained(self, columns: NDArray[np.int32], target: int, k: int | None) -> Explanation:
+        """What the columns of a history add to the score of another."""
         values, score = self._contributions(columns, target)
         if not len(columns):  # recommend gives the popularity order then
             score = self._share(target)
@@ -231,7 +235,42 @@ class Recommender(ABC):
             for name, value in zip(self.items_[columns[shown]].tolist(), values[shown], strict=True)
         )
         # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
-        return Explanation(item, float(score), parts, float(score - values[shown].sum()))
+        return Explanation(self.items_[[target]].tolist()[0], float(score), parts, float(score - values[shown].sum()))
+
+    def neighbours(self, item: Any, k: int = 10) -> Neighbourhood:
+        """The items that ``item`` has most to do with, and all weights among them: a small directed graph.
+
+        W_ij says how much having i adds to the score of j; the larger it is in size, the more i has to do with j,
+        whatever its sign.
+
+        Parameters
+        ----------
+        item : item id
+            The one in the middle.
+        k : int, default 10
+            How many others: those with the largest weight in size, to the item or from it. Fewer if the others'
+            weights are all zero.
+
+        Examples
+        --------
+        >>> import deql
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+        >>> near = deql.EASE(l2=1.0).fit(data).neighbours("jam", k=1)
+        >>> near.items, near.weights.round(2).tolist()
+        (('jam', 'tea'), [[0.0, 0.71], [0.56, 0.0]])
+        """
+        self._check_fitted()
+        check_whole("k", k)
+        middle = self._column(item)
+        others = np.delete(np.arange(len(self.items_), dtype=np.int32), middle)
+        there = self._weights_at(np.full_like(others, middle), others)
+        back = self._weights_at(others, np.full_like(others, middle))
+        size = np.maximum(abs(there), abs(back))
+        order = np.argsort(-size, kind="stable")[:k]
+        columns = np.concatenate([[middle], others[order[size[order] > 0]]]).astype(np.int32)
+        among = self._weights_at(np.repeat(columns, len(columns)), np.tile(columns, len(columns)))
+        return Neighbourhood(tuple(self.items_[columns].tolist()), among.reshape(len(columns), -1))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, which :func:`deql.load` reads.
@@ -268,7 +307,13 @@ class Recommender(ABC):
         check_whole("k", k)
         matrix = encode_histories(histories, self._item_index, self.items_, strict)
         allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict)
-        k = min(int(k), len(self.items_))
+        return self._best(matrix, int(k), exclude_seen, allowed)
+
+    def _best(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
+        """The same for rows in the model's columns, among those that are allowed."""
+        k = min(k, len(self.items_))
         with stages(self.progress) as stage:
             columns, scores = self._rank(matrix, k, exclude_seen, allowed, stage("Recommend"))
         cold = np.diff(matrix.indptr) == 0
@@ -300,6 +345,16 @@ class Recommender(ABC):
         columns[: len(best)] = best
         scores[: len(best)] = self._share(best)
         return columns, scores
+
+    def _weights_at(self, sources: NDArray[np.int32], targets: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The entries of W in these rows and columns, pair by pair: the scores of histories of one item each."""
+        ones, steps = np.ones(len(sources), np.float32), np.arange(len(sources) + 1, dtype=np.int32)
+        shape = len(sources), len(self.items_)
+        return self._pair_scores(csr_array((ones, sources, steps), shape), csr_array((ones, targets, steps), shape))
+
+    @abstractmethod
+    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
+        """The exact scores of the columns stored in ``pairs``, row by row."""
 
     def _share(self, columns: Any) -> Any:
         """Share of users who have the items."""

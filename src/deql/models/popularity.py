@@ -55,3 +55,9 @@ class Popularity(Recommender):
     def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
         # The history has no say: its parts are zero and the score is the item's own popularity.
         return np.zeros(len(columns)), float(self._share(target))
+
+    def _weights_at(self, sources: NDArray[np.int32], targets: NDArray[np.int32]) -> NDArray[np.float64]:
+        return np.zeros(len(sources))
+
+    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
+        return np.asarray(self._share(pairs.indices), np.float64)
