@@ -8,7 +8,7 @@ import pytest
 
 import deql
 from deql.errors import JournalError
-from deql.journal import Journal
+from deql.journal import Journal, read_records
 from deql.tuning.trainer import Trainer
 from tests.tuning.common import SMALL, findings, market, steps
 
@@ -329,3 +329,41 @@ def test_failures_are_remembered(tmp_path):
         assert findings(deql.tune(split, space, journal=tmp_path / "j")) == expected
     assert len(fits) <= 1
     assert sum(b'"failure"' in line for line in (tmp_path / "j").read_bytes().splitlines()) == 1
+
+
+def test_records_can_be_read_while_another_process_writes(tmp_path, finished):
+    path = tmp_path / "journal"
+    path.write_bytes(finished[1])
+    with Journal(path, json.loads(finished[1].split(b"\n")[0])["search"]) as journal:
+        assert read_records(path) == journal.records
+    path.write_bytes(finished[1] + b'{"step": "to')
+    assert read_records(path) == journal.records
+    for content, message in [
+        (b"", "not a journal"),
+        (b"tea,jam\n", "not a journal"),
+        (b'{"deql": 1}\n', "not a journal"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(JournalError, match=message):
+            read_records(path)
+    with pytest.raises(JournalError, match="cannot be read"):
+        read_records(tmp_path / "nowhere")
+
+
+def test_a_journal_has_the_curve_for_the_page(tmp_path, finished):
+    curves = pytest.importorskip("deql.serve.curve", reason="the page needs the extra serve")
+    path = tmp_path / "journal"
+    path.write_bytes(finished[1])
+    found = curves.read_curve(path)
+    end = json.loads(finished[1].strip().split(b"\n")[-1])
+    assert found["b"] == end["curve"]["b"]
+    assert found["values"] == end["curve"]["values"]
+    decided = found["values"][found["metric"]]
+    assert found["metric"] == "ndcg@20"
+    assert decided[found["b"].index(found["best"]["ndcg@20"])] == max(decided)
+    path.write_bytes(b"\n".join(finished[1].strip().split(b"\n")[:-1]) + b"\n")
+    with pytest.raises(JournalError, match="not finished"):
+        curves.read_curve(path)
+    path.write_bytes(finished[1].replace(b'"curve"', b'"swerve"'))
+    with pytest.raises(JournalError, match="damaged"):
+        curves.read_curve(path)

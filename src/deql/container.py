@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import deql
 from deql.errors import DeqlError
 
-__all__ = ["Arrays", "FileKind", "digest", "pack_text", "read", "unpack_text", "write"]
+__all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "unpack_text", "write"]
 
 _DTYPES = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64, "U8": np.uint8}
 _KINDS = {"deql-model": "model", "deql-split": "split"}
@@ -97,6 +97,11 @@ def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, 
     if verify and digest(metadata, arrays) != expected:
         raise kind.error(f"{path} is damaged: its checksum does not match; restore it or {kind.remedy}")
     return metadata, arrays
+
+
+def checksum(kind: FileKind, path: Path) -> str:
+    """What the file says its checksum is: a name for these contents, read without reading them."""
+    return _map_file(kind, path)[0].get("checksum", "")
 
 
 def _map_file(kind: FileKind, path: Path) -> tuple[dict[str, str], Arrays]:

@@ -12,7 +12,7 @@ from typing import IO, Any, Self
 from deql.errors import JournalError, reason
 from deql.plain_json import as_json
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "read_records"]
 
 VERSION = 1
 
@@ -171,6 +171,30 @@ class Journal:
         if record is None or not isinstance(record.get("step"), str):
             raise JournalError(f"line {number} of {self.path} is damaged: delete that line, or the file to begin again")
         return record
+
+
+def read_records(path: Path, kind: str = "tuning") -> list[Record]:
+    """The steps in a journal, without opening it for more: another process may be writing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Journal(Path(folder, "a.jsonl"), {"metric": "ndcg@20"}) as journal:
+    ...         journal.append({"step": "look"})
+    ...     read_records(Path(folder, "a.jsonl"))
+    [{'step': 'look'}]
+    """
+    reader = Journal(None, {}, kind)
+    reader.path = path
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last line break is not whole
+    except OSError as error:
+        raise JournalError(f"the journal {path} cannot be read: {reason(error)}") from None
+    if not lines:
+        raise reader._foreign()
+    reader._search_of(lines[0])
+    return [reader._parse(line, number) for number, line in enumerate(lines[1:], start=2) if line.strip()]
 
 
 def _line(record: Record) -> bytes:

@@ -13,7 +13,7 @@ from deql.container import FileKind, digest, pack_text, unpack_text
 from deql.errors import ModelFileError
 from deql.models.base import NOT_IN_WORDS, Recommender
 
-__all__ = ["FORMAT_VERSION", "load", "write"]
+__all__ = ["FORMAT_VERSION", "checksum", "load", "write"]
 
 FORMAT_VERSION = 1
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")
@@ -87,3 +87,8 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Recommender:
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
     return model
+
+
+def checksum(path: str | os.PathLike[str]) -> str:
+    """The checksum that a model file carries: the same for the same model, whatever the file is called."""
+    return container.checksum(_KIND, Path(path))
