@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from deql import __version__
-from deql.cli import compare, data, demo, evaluate, fit, query, reproduce, table, tune
+from deql.cli import compare, data, demo, evaluate, fit, query, reproduce, serve, table, tune
 from deql.cli.show import say
 from deql.errors import DeqlError, reason
 
@@ -36,6 +36,7 @@ app.command("compare")(compare.compare)
 app.command("recommend")(query.recommend)
 app.command("similar")(query.similar)
 app.command("explain")(query.explain)
+app.command("serve")(serve.serve)
 app.command("reproduce")(reproduce.reproduce)
 
 tables = typer.Typer(no_args_is_help=False, help="Look at tables, convert, clean and split them.")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
+import threading
 import time
-from typing import Annotated, Any
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deql.cli.query import explanation_table
+from deql.cli.serve import need_serve, serve_with
 from deql.cli.show import console, curve_table, print_json, progress_wanted, table
+
+if TYPE_CHECKING:
+    from deql.tuning.result import Curve
 
 __all__ = ["demo"]
 
@@ -20,10 +30,16 @@ METRICS = ("recall@20", "ndcg@20")
 FAVOURITES = ("inkscape", "gimp", "vlc", "blender", "audacity", "darktable", "calibre", "kdenlive", "krita")
 
 
-def demo(json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False) -> None:
+def demo(
+    serve: Annotated[bool, typer.Option("--serve", help="Then open the page, with the example filled in.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: its port; 0 for a free one.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
     """Fit, tune, judge and explain on the bundled data: Debian's package index. No network, no arguments."""
     import deql
 
+    if serve:
+        need_serve()
     begin = time.perf_counter()
     screen = console()
     screen.quiet = json
@@ -87,6 +103,33 @@ def demo(json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] =
             "explanation": {"item": why.item, "score": why.score, "rest": why.rest, "parts": [list(p) for p in why]},
             "seconds": seconds,
         })  # fmt: skip
+    if serve:
+        from deql.tuning.result import Curve
+
+        measured = ("ndcg@20", "recall@20")  # first what b was chosen by
+        values = {metric: [result.means[metric] for result in swept_results] for metric in measured}
+        errors = {metric: [result.standard_errors[metric] for result in swept_results] for metric in measured}
+        _serve(chosen, seen, Curve(list(SWEEP), values, errors), port)
+
+
+def _serve(model: Any, example: list[str], curve: Curve, port: int) -> None:
+    """Open the page, on a model file that is gone afterwards."""
+    from deql.serve.curve import curve_of
+    from deql.serve.settings import Settings
+
+    parameters = {"l2": L2, "dropout": DROPOUT, "b": model.b}
+    with tempfile.TemporaryDirectory(prefix="deql-demo-") as folder:
+        path = Path(folder, "debian.deql")
+        model.save(path)
+        settings = Settings(str(path), port=port, example=example, curve=curve_of(curve, parameters), quiet=True)
+        serve_with(settings, _show)
+
+
+def _show(address: str) -> None:
+    """Open the page where people sit in front of a screen; elsewhere its address is enough."""
+    screen = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if screen and sys.stderr.isatty():
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _example(target: Any) -> tuple[str, list[str], list[str]]:

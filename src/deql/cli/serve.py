@@ -1,0 +1,81 @@
+"""``deql serve``: a model behind HTTP, and a page on which b is a slider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deql.cli.query import ModelFile
+from deql.cli.show import say
+from deql.errors import DeqlError, ParameterError
+
+if TYPE_CHECKING:
+    from deql.serve.settings import Settings
+
+__all__ = ["serve", "serve_with"]
+
+
+def serve(
+    model_file: ModelFile,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for a free one.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; P is in memory once for all.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Threads of each; else the processors divided among them.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DEQL_TOKEN",
+            help="Requests must show it, as Authorization: Bearer TOKEN; allows POST /admin/reload.",
+        ),
+    ] = None,
+    journal: Annotated[Path | None, typer.Option(help="Journal of deql tune, for its curve over b.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = 10.0,
+    max_k: Annotated[int, typer.Option(min=1, help="Most items in a list.")] = 1000,
+    max_histories: Annotated[int, typer.Option(min=1, help="Most histories in a request.")] = 100,
+    max_history: Annotated[int, typer.Option(min=1, help="Most items in a history.")] = 1000,
+    max_body: Annotated[str, typer.Option(help="Largest body of a request.")] = "1MiB",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log errors and changes, not every request.")] = False,
+) -> None:
+    """Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again."""
+    from deql.planning import parse_bytes
+
+    need_serve()
+    from deql.serve.curve import read_curve
+    from deql.serve.guard import is_local
+    from deql.serve.settings import Limits, Settings
+
+    token = None if token is None else token.strip()
+    if token == "":
+        raise ParameterError("the token is empty: give one that cannot be guessed, or none")
+    limits = Limits(k=max_k, histories=max_histories, history=max_history, body=parse_bytes(max_body))
+    settings = Settings(
+        str(model_file), host, port, workers, threads, token=token, timeout=timeout, limits=limits, quiet=quiet,
+        curve=None if journal is None else read_curve(journal),
+    )  # fmt: skip
+    if token is None and not is_local(host):
+        say(f"note: everybody who can reach {host} can ask this server; --token lets only those in who have it")
+    serve_with(settings)
+
+
+def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) -> None:
+    """Serve until told to end, and leave with the server's exit code."""
+    from deql.serve.supervisor import run
+
+    def tell(address: str) -> None:
+        say(f"serving {Path(settings.model).name} at {address} (Ctrl-C ends it)")
+        if ready is not None:
+            ready(address)
+
+    raise typer.Exit(run(settings, tell))
+
+
+def need_serve() -> None:
+    """Raise DeqlError unless what the server is made of is installed."""
+    if not all(find_spec(name) for name in ("fastapi", "uvicorn", "prometheus_client")):
+        raise DeqlError('deql serve needs FastAPI and uvicorn: pip install "deql[serve]"')

@@ -1,0 +1,153 @@
+"""From a request to what is answered: plain values for JSON, one function for each question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from deql.errors import name_some
+from deql.serve.errors import ApiError
+from deql.serve.schemas import ExplainRequest, RecommendRequest
+from deql.serve.served import Query, Ranked, Rule, Served
+from deql.serve.settings import Limits
+
+__all__ = [
+    "check_number",
+    "diagonal",
+    "explanation",
+    "items",
+    "neighbours",
+    "queries_of",
+    "recommendations",
+    "similar",
+]
+
+_BINS = 40
+
+
+def queries_of(served: Served, asked: RecommendRequest, limits: Limits) -> tuple[list[Query], list[list[Any]]]:
+    """What to rank, and the unknown items of each history."""
+    check_number("histories", len(asked.histories), limits.histories)
+    check_number("k", asked.k, limits.k)
+    for name, given in (("a history", max(asked.histories, key=len, default=[])), ("exclude", asked.exclude or []),
+                        ("candidates", asked.candidates or [])):  # fmt: skip
+        check_number(f"{name}: items", len(given), limits.history)
+    if asked.explain is not None:
+        k = min(asked.k, len(served.items))
+        check_number("explain: items in all lists", k * len(asked.histories), limits.explained)
+    allowed = served.allowed(asked.exclude, asked.candidates, asked.strict)
+    served.ruled(asked.rule)  # says what is wrong with it, before others wait for the same batch
+    queries, unknown = [], []
+    for history in asked.histories:
+        columns, missing = _known(served, history, asked.strict)
+        queries.append(Query(columns, asked.k, asked.exclude_seen, allowed, asked.rule))
+        unknown.append(missing)
+    return queries, unknown
+
+
+def recommendations(
+    served: Served, asked: RecommendRequest, queries: Sequence[Query], lists: Sequence[Ranked], unknown: list[list[Any]]
+) -> dict[str, Any]:
+    """What /recommend answers."""
+    results = []
+    for query, ranked, missing in zip(queries, lists, unknown, strict=True):
+        best = [
+            served.name(column) | {"score": score} | _because(served, query, column, asked.explain)
+            for column, score in zip(ranked.columns, ranked.scores, strict=True)
+        ]
+        results.append({"recommendations": best, "from_popularity": not query.columns, "unknown": missing})
+    return {"checksum": served.checksum, "results": results}
+
+
+def explanation(served: Served, asked: ExplainRequest, limits: Limits) -> dict[str, Any]:
+    """What /explain answers."""
+    check_number("history: items", len(asked.history), limits.history)
+    target = served.column_of(asked.item)
+    if target is None:
+        raise ApiError(422, "unknown_item", f"the model does not know the item {name_some([asked.item])}")
+    columns, missing = _known(served, asked.history, asked.strict)
+    why = served.ruled(asked.rule)._explained(np.array(columns, np.int32), target, asked.k)
+    return {
+        "checksum": served.checksum, **served.name(target), "score": why.score, "parts": _parts(served, why),
+        "rest": why.rest, "from_popularity": not columns, "unknown": missing,
+    }  # fmt: skip
+
+
+def similar(served: Served, column: int, ranked: Ranked) -> dict[str, Any]:
+    """What /items/{id}/similar answers."""
+    found = [served.name(c) | {"score": score} for c, score in zip(ranked.columns, ranked.scores, strict=True)]
+    return {"checksum": served.checksum, **served.name(column), "similar": found}
+
+
+def neighbours(served: Served, column: int, k: int, rule: Rule) -> dict[str, Any]:
+    """What /items/{id}/neighbours answers: all edges of the item, and as many again between its neighbours."""
+    near = served.ruled(rule).neighbours(served.items[column], k)
+    nodes = [
+        _counted(served, served.index[item]) | {"self": float(near.weights[place, place])}
+        for place, item in enumerate(near.items)
+    ]
+    edges = [
+        {"from": edge.source, "to": edge.target, "weight": edge.weight} for edge in near.edges(2 * (len(nodes) - 1))
+    ]
+    return {"checksum": served.checksum, **served.name(column), "nodes": nodes, "edges": edges}
+
+
+def items(served: Served, query: str, limit: int) -> dict[str, Any]:
+    """What /items answers: an item whose id was typed comes first, whatever it is called."""
+    columns, more = served.catalogue.find(query, limit)
+    typed = served.column_called(query.strip()) if served.titles is not None else None
+    if typed is not None:
+        columns = [typed, *(column for column in columns if column != typed)]
+        more = more or len(columns) > limit
+    return {"items": [_counted(served, column) for column in columns[:limit]], "more": more}
+
+
+def diagonal(served: Served, rule: Rule) -> dict[str, Any]:
+    """What /model/diagonal answers."""
+    model = served.ruled(rule)
+    if not hasattr(model, "diagonal"):
+        raise ApiError(422, "rule_fixed", f"a {type(model).__name__} has no weights, so there is no diagonal")
+    values = model.diagonal()
+    low, high = float(values.min()), float(values.max())
+    # Values that are one but for rounding belong into one bin, not into forty.
+    if not high - low > 1e-9 * max(abs(low), abs(high)):
+        low, high = low - 0.5, high + 0.5
+    counts, edges = np.histogram(values, _BINS, (low, high))
+    return {
+        "edges": edges.tolist(), "counts": counts.tolist(),
+        "least": float(values.min()), "mean": math.fsum(values) / len(values), "largest": float(values.max()),
+    }  # fmt: skip
+
+
+def _known(served: Served, history: Sequence[Any], strict: bool) -> tuple[list[int], list[Any]]:
+    columns, missing = served.known(history)
+    if missing and strict:
+        raise ApiError(
+            422, "unknown_item",
+            f"the history names items that the model does not know: {name_some(list(dict.fromkeys(missing)))}",
+        )  # fmt: skip
+    return columns, missing
+
+
+def _because(served: Served, query: Query, column: int, reasons: int | None) -> dict[str, Any]:
+    if reasons is None:
+        return {}
+    why = served.ruled(query.rule)._explained(np.array(query.columns, np.int32), column, reasons)
+    return {"because": _parts(served, why), "rest": why.rest}
+
+
+def _parts(served: Served, why: Any) -> list[dict[str, Any]]:
+    return [served.name(served.index[part.item]) | {"value": part.value} for part in why]
+
+
+def _counted(served: Served, column: int) -> dict[str, Any]:
+    return served.name(column) | {"count": int(served.model.item_counts_[column])}
+
+
+def check_number(what: str, number: int, most: int) -> None:
+    """Raise ApiError for more than this server allows."""
+    if number > most:
+        raise ApiError(422, "limit_exceeded", f"{what}: {number:,} are more than the {most:,} this server allows")

@@ -1,0 +1,259 @@
+"""The web service: each question of the API, the page, and errors that programs can rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI
+from fastapi import Path as InPath
+from fastapi import Query as InQuery
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+import deql
+from deql.errors import DeqlError, UnknownItemError, name_some
+from deql.plain_json import as_json
+from deql.serve import answers, schemas
+from deql.serve.batching import Batcher
+from deql.serve.errors import ApiError, error_response
+from deql.serve.host import Host, ReloadError
+from deql.serve.served import Query, Served
+from deql.serve.settings import Settings
+
+__all__ = ["PAGE", "create_api"]
+
+PAGE = Path(__file__).with_name("page")
+
+_ABOUT = """Recommendations with exact reasons, from one symmetric inverse and two vectors.
+
+Errors are `{"error": {"code": …, "message": …}}`; codes do not change between versions. An item is named by its id:
+an integer where the model's ids are integers, else text. `b`, `zero_diagonal` and `popularity_power` may be given
+with any question: they make another model on the same inverse, for that request."""
+
+_KINDS_OF_ID = ("int", "str")
+
+Rule = Annotated[schemas.RuleChange, InQuery()]
+ItemInPath = Annotated[str, InPath(description="Item id; slashes may be part of it.")]
+
+
+class _Similar(schemas.RuleChange):
+    k: Annotated[int, InQuery(ge=1, description="How many.")] = 10
+
+
+class _Neighbours(schemas.RuleChange):
+    k: Annotated[int, InQuery(ge=1, le=100, description="How many neighbours.")] = 12
+
+
+def create_api(host: Host, settings: Settings, tell_batch: Callable[[int], None] | None = None) -> FastAPI:
+    """The service without its guard (see :mod:`deql.serve.guard`).
+
+    Parameters
+    ----------
+    host : Host
+        Where the model is.
+    settings : Settings
+        Limits, and whether there is a token: the admin endpoint exists only then.
+    tell_batch : callable, optional
+        Called with the number of histories that are ranked together.
+    """
+    batcher = Batcher(tell_batch)
+    api = FastAPI(title="deql", version=deql.__version__, description=_ABOUT, docs_url=None, redoc_url=None)
+    _add_errors(api)
+    _add_questions(api, host, settings, batcher)
+    _add_model(api, host, settings)
+    _add_operations(api, host, settings)
+    _add_page(api)
+    return api
+
+
+def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batcher) -> None:
+    limits = settings.limits
+
+    @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 413, 415, 422, 503))
+    async def recommend(asked: schemas.RecommendRequest) -> Response:
+        """The best items for each history. Nobody needs to have been in the training data."""
+        served = _current(host)
+        queries, unknown = answers.queries_of(served, asked, limits)
+        lists = await batcher.rank(served, queries)
+        make = partial(answers.recommendations, served, asked, queries, lists, unknown)
+        return _json(make() if asked.explain is None else await asyncio.to_thread(make))
+
+    @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
+    async def explain(asked: schemas.ExplainRequest) -> Response:
+        """What each item of a history adds to the score of another: parts that add up exactly."""
+        return _json(await asyncio.to_thread(answers.explanation, _current(host), asked, limits))
+
+    @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 422, 503))
+    async def items(
+        q: Annotated[str, InQuery(max_length=200, description="Part of a name.", examples=["gimp"])] = "",
+        limit: Annotated[int, InQuery(ge=1, le=100, description="How many.")] = 20,
+    ) -> Response:
+        """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
+        return _json(await asyncio.to_thread(answers.items, _current(host), q, limit))
+
+    @api.get("/items/{item:path}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
+    async def similar(item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
+        """The items that having this one speaks for most."""
+        served = _current(host)
+        column = _column(served, item)
+        answers.check_number("k", asked.k, limits.k)
+        served.ruled(asked.rule)
+        [ranked] = await batcher.rank(served, [Query([column], asked.k, rule=asked.rule)])
+        return _json(answers.similar(served, column, ranked))
+
+    @api.get("/items/{item:path}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
+    async def neighbours(item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
+        """The neighbourhood of an item: a directed graph of signed weights."""
+        served = _current(host)
+        column = _column(served, item)
+        return _json(await asyncio.to_thread(answers.neighbours, served, column, asked.k, asked.rule))
+
+
+def _add_model(api: FastAPI, host: Host, settings: Settings) -> None:
+    @api.get("/model", tags=["model"], **_answers(schemas.ModelAnswer, 503))
+    async def model() -> Response:
+        """The model: parameters, what it learned from, its checksum, and this server's limits."""
+        limits = vars(settings.limits)
+        return _json(as_json(_current(host).summary() | {"version": deql.__version__, "limits": limits}))
+
+    @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 422, 503))
+    async def diagonal(asked: Rule) -> Response:
+        """How much items speak for themselves: a histogram of the diagonal of W."""
+        return _json(await asyncio.to_thread(answers.diagonal, _current(host), asked.rule))
+
+    @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 503))
+    async def curve() -> Response:
+        """Metrics over b, if the server was started with a tuning journal."""
+        found = _current(host).curve
+        if found is None:
+            raise ApiError(404, "no_curve", "this server was started without a tuning journal: see --journal")
+        return _json(as_json(found))
+
+
+def _add_operations(api: FastAPI, host: Host, settings: Settings) -> None:
+    @api.head("/health", include_in_schema=False)
+    @api.get("/health", tags=["operations"], **_answers(schemas.StatusAnswer))
+    async def health() -> Response:
+        """That the process answers; needs no token."""
+        return _json({"status": "ok"})
+
+    @api.get("/ready", tags=["operations"], **_answers(schemas.StatusAnswer, 503))
+    async def ready() -> Response:
+        """That a model is loaded."""
+        return _json({"status": "ready", "checksum": _current(host).checksum})
+
+    if settings.token is None:
+        return
+
+    @api.post("/admin/reload", tags=["operations"], **_answers(schemas.ReloadAnswer, 409))
+    async def reload() -> Response:
+        """Read the model file again. Requests are answered meanwhile; a file that is no model changes nothing."""
+        try:
+            return _json(await host.reload())
+        except ReloadError as error:
+            raise ApiError(409, "model_rejected", str(error)) from None
+
+
+def _add_page(api: FastAPI) -> None:
+    @api.head("/", include_in_schema=False)
+    @api.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(PAGE / "index.html")
+
+    @api.head("/docs", include_in_schema=False)
+    @api.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return FileResponse(PAGE / "docs.html")
+
+    api.mount("/page", StaticFiles(directory=PAGE))
+
+
+def _add_errors(api: FastAPI) -> None:
+    @api.exception_handler(ApiError)
+    async def of_api(request: Request, error: ApiError) -> Response:
+        return error_response(error.status, error.code, error.message)
+
+    @api.exception_handler(DeqlError)
+    async def of_library(request: Request, error: DeqlError) -> Response:
+        return error_response(
+            422, "unknown_item" if isinstance(error, UnknownItemError) else "invalid_request", str(error)
+        )
+
+    @api.exception_handler(RequestValidationError)
+    async def of_schema(request: Request, error: RequestValidationError) -> Response:
+        if request.method == "POST" and "json" not in request.headers.get("content-type", ""):
+            return error_response(
+                415,
+                "unsupported_media_type",
+                "the body must be JSON, sent with the header Content-Type: application/json",
+            )
+        if error.errors()[0]["type"] == "json_invalid":
+            return error_response(400, "invalid_json", "the body is not JSON")
+        return error_response(422, "invalid_request", _in_words(error))
+
+    @api.exception_handler(HTTPException)
+    async def of_http(request: Request, error: HTTPException) -> Response:
+        codes = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
+        path = name_some([request.url.path])
+        messages = {
+            404: f"there is no {path} here: see /docs",
+            405: f"{path} does not take {request.method}: see /docs",
+        }
+        return error_response(
+            error.status_code, codes.get(error.status_code, "invalid_request"),
+            messages.get(error.status_code, str(error.detail)), dict(error.headers or {}),
+        )  # fmt: skip
+
+
+def _in_words(error: RequestValidationError) -> str:
+    """The first thing that is wrong with a request, and how many more there are."""
+    found = error.errors()
+    place, *_ = places = list(dict.fromkeys(_place(one["loc"]) for one in found))
+    first = found[0]
+    what = first["msg"][:1].lower() + first["msg"][1:]
+    if first["type"] == "extra_forbidden":
+        what = "there is no such parameter: see /docs"
+    elif first["loc"][-1] in _KINDS_OF_ID:
+        what = "an item id must be an integer or text"
+    more = f" (and {len(places) - 1:,} more)" if len(places) > 1 else ""
+    return f"{name_some([place])[1:-1]}: {what}{more}"
+
+
+def _place(where: Sequence[Any]) -> str:
+    """Where in a request something is wrong; an item that is neither integer nor text is wrong twice, in one place."""
+    inside = where[1:-1] if where[-1] in _KINDS_OF_ID else where[1:]
+    return ".".join(str(part) for part in inside) or "the body"
+
+
+def _current(host: Host) -> Served:
+    if host.current is None:
+        raise ApiError(503, "not_ready", "the model is being loaded: try again in a moment")
+    return host.current
+
+
+def _column(served: Served, item: str) -> int:
+    column = served.column_called(item)
+    if column is None:
+        raise ApiError(404, "unknown_item", f"the model does not know the item {name_some([item])}")
+    return column
+
+
+def _json(value: dict[str, Any]) -> Response:
+    # Escaped to ASCII: a title may hold half a surrogate pair, which UTF-8 has no bytes for.
+    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
+
+
+def _answers(model: Any, *errors: int) -> dict[str, Any]:
+    """The documented answers of an operation."""
+    return {
+        "response_model": None,
+        "responses": {200: {"model": model}} | {status: {"model": schemas.ErrorAnswer} for status in errors},
+    }

@@ -1,0 +1,87 @@
+"""Requests that wait at the same time are ranked together: a row of P is read once for all who need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import NamedTuple
+
+from deql.serve.served import Query, Ranked, Served
+
+__all__ = ["Batcher"]
+
+_ITEMS_AT_ONCE = 8192
+"""Items of all histories of a batch: more make its pass longer, and no cheaper for each."""
+
+
+class _Waiting(NamedTuple):
+    served: Served
+    query: Query
+    answer: asyncio.Future[Ranked]
+
+
+class Batcher:
+    """Ranks in one thread, a batch at a time; the kernels divide a batch among threads of their own.
+
+    Nothing waits for a batch to fill: what came while the last one was worked on is the next.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Called with the number of histories of each batch.
+    """
+
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
+        self._waiting: deque[_Waiting] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rank")
+        self._task: asyncio.Task[None] | None = None
+        self._tell = tell
+
+    async def rank(self, served: Served, queries: Sequence[Query]) -> list[Ranked]:
+        """The lists for these queries, in their order."""
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[Ranked]] = [loop.create_future() for _ in queries]
+        self._waiting.extend(_Waiting(served, query, answer) for query, answer in zip(queries, answers, strict=True))
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._work())
+        try:
+            return await asyncio.gather(*answers)
+        finally:
+            for answer in answers:  # of a request that was given up: not to be worked on
+                answer.cancel()
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            batch = self._next()
+            for served, group in groupby(batch, key=lambda waiting: waiting.served):
+                await self._answer(loop, served, list(group))
+
+    def _next(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        items = 0
+        while self._waiting and (not batch or items + len(self._waiting[0].query.columns) <= _ITEMS_AT_ONCE):
+            waiting = self._waiting.popleft()
+            if not waiting.answer.done():
+                batch.append(waiting)
+                items += len(waiting.query.columns)
+        return batch
+
+    async def _answer(self, loop: asyncio.AbstractEventLoop, served: Served, batch: list[_Waiting]) -> None:
+        if self._tell is not None:
+            self._tell(len(batch))
+        try:
+            lists = await loop.run_in_executor(self._thread, served.rank, [waiting.query for waiting in batch])
+        except Exception as error:
+            if len(batch) > 1:  # only who caused it should hear of it
+                for waiting in batch:
+                    await self._answer(loop, served, [waiting])
+            elif not batch[0].answer.done():
+                batch[0].answer.set_exception(error)
+            return
+        for waiting, ranked in zip(batch, lists, strict=True):
+            if not waiting.answer.done():
+                waiting.answer.set_result(ranked)

@@ -1,0 +1,139 @@
+/** The model in two pictures: how good each b is, and what its diagonal does. */
+
+import { byId, el, onWidth, setText, svg } from "./dom.js";
+import { short, whole } from "./names.js";
+import { change } from "./state.js";
+
+const HEIGHT = 96;
+const PAD = { left: 10, right: 10, top: 10, bottom: 20 };
+
+/** The b curve, a small picture for each metric. Returns `mark(b)`, which moves with the slider. */
+export function curves(answer, scale, own) {
+  byId("curve-card").hidden = false;
+  const home = byId("curve");
+  const order = Object.keys(answer.values).sort((one, other) => (other === answer.metric) - (one === answer.metric));
+  let at = own;
+  let drawn = [];
+  const mark = (b) => {
+    at = b;
+    for (const one of drawn) one(b);
+  };
+  onWidth(home, (width) => {
+    drawn = [];
+    home.replaceChildren(...order.map((metric) => {
+      const { figure, move } = curve(metric, answer, scale, own, width);
+      drawn.push(move);
+      return figure;
+    }));
+    mark(at);
+  });
+  return mark;
+}
+
+function curve(metric, { b, values, errors, best }, scale, own, width) {
+  const known = b.map((place, at) => ({ b: place, value: values[metric][at], error: errors?.[metric]?.[at] ?? 0 }))
+    .filter((point) => Number.isFinite(point.b) && Number.isFinite(point.value)).sort((one, other) => one.b - other.b);
+  const low = Math.min(...known.map(({ value, error }) => value - error));
+  const high = Math.max(...known.map(({ value, error }) => value + error));
+  const x = (place) => PAD.left + scale.place(place) * (width - PAD.left - PAD.right);
+  const y = (value) => PAD.top + ((high - value) / (high - low || 1)) * (HEIGHT - PAD.top - PAD.bottom);
+  const line = (of) => known.map((point) => `${x(point.b).toFixed(1)} ${y(of(point)).toFixed(1)}`);
+  const band = [...line(({ value, error }) => value + error), ...line(({ value, error }) => value - error).reverse()];
+  const top = known.find((point) => point.b === best[metric]);
+  const needle = svg("line", { class: "needle", y1: PAD.top - 6, y2: HEIGHT - PAD.bottom });
+  const bead = svg("circle", { class: "bead", r: 4.5 });
+  const tick = (place, text) => label(x(place), text);
+  const said = known.map((point) => `${short(point.b)}: ${point.value.toFixed(4)}`).join(", ");
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, class: "curve", role: "img",
+    "aria-label": `${metric} over b: ${said}` },
+    axis(width),
+    svg("line", { class: "even", x1: x(1), x2: x(1), y1: PAD.top - 6, y2: HEIGHT - PAD.bottom }),
+    svg("path", { class: "band", d: `M${band.join("L")}Z` }),
+    svg("path", { class: "stroke", d: `M${line(({ value }) => value).join("L")}` }),
+    ...known.map((point) => svg("circle", { class: "point", cx: x(point.b), cy: y(point.value), r: 2 })),
+    ...(top ? [svg("path", { class: "star", d: star(x(top.b), y(top.value)) })] : []),
+    needle, bead, tick(0, "0"), tick(1, "b = a"), tick(2, "2"), tick(scale.top, short(scale.top)));
+  drawing.addEventListener("click", (event) => {
+    const box = drawing.getBoundingClientRect();
+    const place = (event.clientX - box.left - PAD.left) / (width - PAD.left - PAD.right);
+    const b = scale.value(Math.round(scale.step(scale.top) * Math.min(1, Math.max(0, place))));
+    change({ b: b === own ? null : b });
+  });
+  const here = el("span", { class: "here" });
+  const caption = el("figcaption", {}, el("b", {}, metric), here,
+    ...(top ? [el("span", { class: "best" }, `best ${top.value.toFixed(4)} at ${short(top.b)}`)] : []));
+  const move = (b) => {
+    const value = between(known, b);
+    needle.style.transform = `translateX(${x(b).toFixed(1)}px)`;
+    bead.toggleAttribute("hidden", value === null);
+    if (value !== null) bead.style.transform = `translate(${x(b).toFixed(1)}px, ${y(value).toFixed(1)}px)`;
+    const measured = known.some((point) => point.b === b);
+    setText(here, value === null ? "" : `${measured ? "" : "≈ "}${value.toFixed(4)} at ${short(b)}`);
+  };
+  return { figure: el("figure", {}, caption, drawing), move };
+}
+
+/** The value at b on the straight line between its neighbours; null outside of what was measured. */
+function between(known, b) {
+  const after = known.findIndex((point) => point.b >= b);
+  if (after < 0 || (after === 0 && known[0].b > b)) return null;
+  const right = known[after];
+  if (right.b === b) return right.value;
+  const left = known[after - 1];
+  return left.value + ((b - left.b) / (right.b - left.b)) * (right.value - left.value);
+}
+
+function star(x, y) {
+  const corner = (at) => {
+    const radius = at % 2 ? 3 : 7;
+    const angle = (Math.PI / 5) * at - Math.PI / 2;
+    return `${(x + radius * Math.cos(angle)).toFixed(1)} ${(y + radius * Math.sin(angle)).toFixed(1)}`;
+  };
+  return `M${Array.from({ length: 10 }, (_, at) => corner(at)).join("L")}Z`;
+}
+
+const axis = (width) =>
+  svg("line", { class: "axis", x1: PAD.left, x2: width - PAD.right, y1: HEIGHT - PAD.bottom, y2: HEIGHT - PAD.bottom });
+
+const label = (x, text) => svg("text", { class: "tick", x, y: HEIGHT - 5, "text-anchor": "middle" }, text);
+
+/** The histogram of W's diagonal. Returns `draw(answer)`.
+ *
+ * The axis holds still from 0 to 1, so that what moves is seen. */
+export function histogram() {
+  const home = byId("diagonal");
+  let width = 0;
+  let last = null;
+  const draw = (answer) => {
+    last = answer;
+    if (!width) return;
+    const low = Math.min(0, answer.least);
+    const high = Math.max(1, answer.largest);
+    const x = (value) => PAD.left + ((value - low) / (high - low)) * (width - PAD.left - PAD.right);
+    const floor = HEIGHT - PAD.bottom;
+    const most = Math.max(1, ...answer.counts);
+    // A square root lets a tail of few items be seen beside the many.
+    const tall = (count) => Math.sqrt(count / most) * (floor - PAD.top);
+    const block = (count, at) => {
+      const [from, to] = [x(answer.edges[at]), x(answer.edges[at + 1])];
+      const size = { width: Math.max(1.5, to - from - 0.5).toFixed(1), height: tall(count).toFixed(1) };
+      const place = { x: from.toFixed(1), y: (floor - tall(count)).toFixed(1) };
+      return count ? svg("rect", { class: "block", ...place, ...size }) : "";
+    };
+    const about = (value, digits = 3) => short(value.toPrecision(digits));
+    const tick = (value) => label(x(value), about(value, 2));
+    const words = `from ${about(answer.least)} to ${about(answer.largest)}, on average ${about(answer.mean)}`;
+    home.replaceChildren(svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img",
+      "aria-label": `Histogram of ${whole(answer.counts.reduce((sum, count) => sum + count, 0))} items: ${words}` },
+      ...answer.counts.map(block), axis(width),
+      svg("line", { class: "needle", x1: x(answer.mean), x2: x(answer.mean), y1: PAD.top - 6, y2: floor }),
+      tick(low), tick((low + high) / 2), tick(high)));
+    setText(byId("diagonal-says"), `How much an item speaks for itself: ${words}. Heights by square root. ` +
+      "It never ranks what someone does not have yet.");
+  };
+  onWidth(home, (now) => {
+    width = now;
+    if (last) draw(last);
+  });
+  return draw;
+}

@@ -1,0 +1,164 @@
+/** The page: one state, and the panels that follow it. */
+
+import { ask, latest, withQuery } from "./api.js";
+import { calm, trouble } from "./banner.js";
+import { curves, histogram } from "./charts.js";
+import { chips } from "./chips.js";
+import { byId, el, setText } from "./dom.js";
+import { graph } from "./graph.js";
+import { lengths, list } from "./list.js";
+import { colour, learn, nameOf, short, whole } from "./names.js";
+import { sliders } from "./rule.js";
+import { scaleTo } from "./scale.js";
+import { search } from "./search.js";
+import { begin, current, onChange, overrides } from "./state.js";
+
+const COMPARED = 200;
+const SILENT = new Set(["engine", "dtype", "progress", "memory", "folder", "precision", "device"]);
+
+/** The model's name, parameters and data, in one line. */
+function introduce(model) {
+  const told = ([name, value]) => !SILENT.has(name) && ![null, 0, false].includes(value);
+  const said = ([name, value]) => `${name} ${typeof value === "number" ? short(value) : value}`;
+  const words = Object.entries(model.parameters).filter(told).map(said);
+  const { users, items, interactions } = model.data;
+  const data = ` ${whole(users)} users, ${whole(items)} items, ${whole(interactions)} interactions`;
+  const about = el("span", { class: "data" }, data);
+  byId("model").replaceChildren(el("b", {}, model.model), ` ${words.join(" · ")}`, about);
+  const loaded = new Date(model.loaded).toLocaleString();
+  setText(byId("foot"), `deql ${model.version} · model ${model.checksum.slice(0, 12)} · loaded ${loaded}`);
+}
+
+function start(model) {
+  const rule = model.rule && { ...model.rule, b: Number.isFinite(model.rule.b) ? model.rule.b : Infinity };
+  let checksum = model.checksum;
+  let unknown = [];
+  let own = { key: null, ranks: new Map(), known: 0 };
+  introduce(model);
+  learn(model.example);
+  begin(model.example.map(({ item }) => item), model.data.ids === "integers", innerWidth < 640 ? 10 : 20);
+
+  const { answer: curve = null } = model.loadedCurve ?? {};
+  const top = Math.ceil(Math.max(4, ...[rule?.b, ...(curve?.b ?? [])].filter(Number.isFinite)));
+  const scale = scaleTo(top);
+  const drawRule = sliders(rule, scale, model.parameters.dropout ?? 0);
+  const markCurve = curve ? curves(curve, scale, rule?.b) : () => {};
+  const drawDiagonal = histogram();
+  const drawK = lengths(model.limits.k);
+  const failed = (error) => {
+    byId("list").setAttribute("aria-busy", "false");
+    trouble(error, renewed);
+  };
+  const neighbours = graph(failed);
+  const { draw, drawOwn } = list(neighbours.open);
+  search(failed);
+
+  const refresh = latest(async (stale, state) => {
+    try {
+      const histories = [state.history];
+      const k = Math.min(state.k, model.limits.k, model.limits.explained);
+      const explain = Math.max(1, state.history.length);
+      const { answer, ms } = await ask("/recommend", { histories, k, explain, ...overrides(state) });
+      const [result] = answer.results;
+      show(state, result, ms);
+      await compare(state);
+      calm();
+      if (answer.checksum !== checksum) renewed((await ask("/model")).answer);
+    } catch (error) {
+      failed(error);
+    }
+    if (!stale()) byId("list").setAttribute("aria-busy", "false");
+  });
+
+  function show(state, result, ms) {
+    const weights = new Map();
+    for (const { because = [] } of result.recommendations)
+      for (const { item, value } of because) weights.set(item, (weights.get(item) ?? 0) + Math.abs(value));
+    learn(result.recommendations);
+    for (const { because = [] } of result.recommendations) learn(because);
+    colour(state.history, weights);
+    unknown = result.unknown;
+    draw(result);
+    chips(current().history, unknown);
+    setText(byId("list-heading"), result.from_popularity ? "What most people have" : "Recommendations");
+    setText(byId("answered"), `answered in ${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`);
+    const note = byId("note");
+    note.hidden = !unknown.length;
+    setText(note, `The model does not know ${unknown.map(nameOf).join(", ")}.`);
+    // The list is what people look at: the other panels ask once it is there.
+    centre(state, result);
+    diagonal(state);
+  }
+
+  /** The neighbourhood that was asked for, else that of the first item there is. */
+  function centre(state, result) {
+    const first = state.history.find((item) => !result.unknown.includes(item)) ?? result.recommendations[0]?.item;
+    const item = state.centre ?? first;
+    if (item !== undefined) neighbours.show(item, state);
+  }
+
+  /** Where the model's own rule has each item; asked once for each history. */
+  async function compare(state) {
+    if (!Object.keys(overrides(state)).length) {
+      drawOwn(null);
+      return;
+    }
+    const key = JSON.stringify([checksum, ...state.history.map(String)]);
+    if (own.key !== key) {
+      const k = Math.min(COMPARED, model.limits.k);
+      const { answer } = await ask("/recommend", { histories: [state.history], k });
+      own = { key, known: k, ranks: new Map(answer.results[0].recommendations.map(({ item }, at) => [item, at + 1])) };
+    }
+    drawOwn(own.ranks, own.known);
+  }
+
+  const diagonal = latest(async (stale, state) => {
+    try {
+      const { answer } = await ask(withQuery("/model/diagonal", overrides(state)));
+      byId("diagonal-card").hidden = false;
+      drawDiagonal(answer);
+    } catch (error) {
+      // A model without weights has no diagonal: no card, no complaint.
+      if (error.passing !== false) failed(error);
+    }
+  });
+
+  function follow(state) {
+    drawRule(state);
+    drawK(state.k);
+    markCurve(state.b ?? rule?.b);
+    chips(state.history, unknown);
+    byId("list").setAttribute("aria-busy", "true");
+    refresh(state);
+  }
+
+  /** The server is back, or has another model: all is asked again. */
+  function renewed(now) {
+    // Sliders, marks and ids belong to the model they were made for; the address keeps the view.
+    if (JSON.stringify([now.rule, now.data.ids]) !== JSON.stringify([model.rule, model.data.ids])) location.reload();
+    checksum = now.checksum;
+    introduce(now);
+    follow(current());
+  }
+
+  onChange(follow);
+  follow(current());
+}
+
+/** The model, and its curve if it has one, however long the server takes to come. */
+async function load() {
+  try {
+    const { answer: model } = await ask("/model");
+    if (model.curve) model.loadedCurve = await ask("/model/curve");
+    calm();
+    start(model);
+  } catch (error) {
+    trouble(error, load);
+  }
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("recommendations").focus();
+});
+load();

@@ -1,0 +1,136 @@
+/** One recommendation: its rank, its name, its score, and why. */
+
+import { el, setText } from "./dom.js";
+import { COLOURS, colourOf, nameOf, signed } from "./names.js";
+
+// Pieces that belong to no single item; no id can be the same as these.
+const POPULAR = Symbol("popularity");
+const OTHERS = { for: Symbol("others for"), against: Symbol("others against") };
+
+/** A row for an item; `act` has what its buttons do: add(item), open(item). */
+export function row(item, act) {
+  const name = nameOf(item);
+  const parts = el("div", { class: "parts", hidden: true });
+  const why = el("button", { type: "button", class: "why", "aria-expanded": "false" }, "›");
+  const made = {
+    item,
+    rank: el("span", { class: "rank" }),
+    badge: el("span", { class: "badge", "aria-hidden": "true" }),
+    bar: el("span", { class: "bar", "aria-hidden": "true" }, el("span", { class: "zero" })),
+    score: el("span", { class: "score" }),
+    own: el("span", { class: "own" }),
+    segments: new Map(),
+    parts,
+    why,
+    shown: null,
+  };
+  made.element = el("li", { class: "row", "data-item": String(item) },
+    made.rank, made.badge,
+    el("button", { type: "button", class: "name", title: `${name}: show its neighbourhood`,
+      click: () => act.open(item) }, el("bdi", {}, name)),
+    made.bar, made.score, made.own,
+    el("button", { type: "button", class: "add", "aria-label": `Add ${name} to the history`,
+      title: "Add to the history", click: () => act.add(item) }, "+"),
+    why, parts);
+  why.addEventListener("click", () => {
+    parts.hidden = !parts.hidden;
+    why.setAttribute("aria-expanded", String(!parts.hidden));
+    if (made.shown) drawParts(made);
+  });
+  return made;
+}
+
+/** Puts a recommendation on its row; `span` is the common scale of all bars, [least, largest]. */
+export function drawRow(made, recommendation, at, span) {
+  made.shown = recommendation;
+  made.digits = digitsFor(span[1]);
+  setText(made.rank, String(at + 1));
+  setText(made.score, recommendation.score.toFixed(made.digits).replace("-", "−"));
+  made.score.title = String(recommendation.score);
+  made.why.setAttribute("aria-label", `Why ${nameOf(made.item)}`);
+  drawBar(made, span);
+  drawParts(made);
+}
+
+/** Decimals that tell scores of this size apart. */
+const digitsFor = (largest) => Math.max(3, Math.min(8, 2 - Math.floor(Math.log10(largest || 1))));
+
+/** The pieces of a bar: one for each coloured item, and one of each sign for all the others. */
+function pieces({ because = [], rest = 0, score, popular }) {
+  if (popular) return [{ key: POPULAR, colour: COLOURS, value: score, name: "popularity" }];
+  const found = [];
+  const others = { for: { value: 0, names: [] }, against: { value: 0, names: [] } };
+  for (const { item, value } of because) {
+    const group = others[value < 0 ? "against" : "for"];
+    if (colourOf(item) < COLOURS) found.push({ key: item, colour: colourOf(item), value, name: nameOf(item) });
+    else {
+      group.value += value;
+      group.names.push(nameOf(item));
+    }
+  }
+  found.sort((one, other) => one.colour - other.colour);
+  others[rest < 0 ? "against" : "for"].value += rest;
+  for (const [sign, { value, names }] of Object.entries(others))
+    if (value) found.push({ key: OTHERS[sign], colour: COLOURS, value, name: together(names) });
+  return found;
+}
+
+/** Names of those who share a piece: the largest, and how many more. */
+function together(names) {
+  const more = names.length - 3;
+  return more > 0 ? `${names.slice(0, 3).join(", ")} and ${more} more` : names.join(", ") || "all others";
+}
+
+/** How far bars reach to the left and to the right of zero. */
+export function reach(recommendation) {
+  let left = 0;
+  let right = 0;
+  for (const { value } of pieces(recommendation)) value < 0 ? (left += value) : (right += value);
+  return [left, right];
+}
+
+function drawBar(made, [least, largest]) {
+  const width = largest - least || 1;
+  const percent = (value) => `${((100 * value) / width).toFixed(3)}%`;
+  let left = 0;
+  let right = 0;
+  const here = new Set();
+  for (const { key, colour, value, name } of pieces(made.shown)) {
+    here.add(key);
+    let segment = made.segments.get(key);
+    if (!segment) {
+      segment = el("span", { class: "piece" });
+      made.segments.set(key, segment);
+      made.bar.append(segment);
+    }
+    segment.dataset.colour = colour;
+    segment.dataset.value = value;
+    segment.dataset.tip = `${name} ${signed(value, made.digits + 1)}`;
+    segment.classList.toggle("against", value < 0);
+    const from = value < 0 ? (left += value) : right;
+    if (value >= 0) right += value;
+    segment.style.left = percent(from - least);
+    segment.style.width = percent(Math.abs(value));
+  }
+  for (const [key, segment] of made.segments) {
+    if (here.has(key)) continue;
+    segment.remove();
+    made.segments.delete(key);
+  }
+  made.bar.firstChild.style.left = percent(-least);
+}
+
+function drawParts(made) {
+  if (made.parts.hidden) return;
+  const { because = [], rest = 0, score, popular } = made.shown;
+  const digits = made.digits + 3;
+  const line = (colour, name, value, kind) =>
+    el("tr", { class: kind },
+      el("th", { scope: "row" }, el("span", { class: "dot", "data-colour": colour }), el("bdi", {}, name)),
+      el("td", { "data-value": value }, kind ? value.toFixed(digits).replace("-", "−") : signed(value, digits)));
+  const lines = because.map(({ item, value }) => line(colourOf(item), nameOf(item), value));
+  if (rest) lines.push(line(COLOURS, popular ? "share of users who have it" : "all others", rest));
+  lines.push(line("none", "score", score, "sum"));
+  const caption = el("caption", { class: "unseen" }, `What adds up to the score of ${nameOf(made.item)}`);
+  made.parts.replaceChildren(el("table", {}, caption, el("tbody", {}, ...lines)));
+}

@@ -1,0 +1,102 @@
+/** The sliders: b, the popularity power and the diagonal, on the same P. */
+
+import { byId, el, setText } from "./dom.js";
+import { short } from "./names.js";
+import { STEPS } from "./scale.js";
+import { change, current } from "./state.js";
+
+const POWERS = [-0.5, 1];
+
+/** Builds the controls of a model with the rule `own` and this dropout; returns what draws a state on them. */
+export function sliders(own, scale, dropout) {
+  const home = byId("rule");
+  if (own === null) {
+    home.classList.add("fixed");
+    const why = "This model is not one inverse and two vectors: its weights are fixed, so b is no slider here.";
+    home.append(el("p", {}, why));
+    return () => {};
+  }
+  const b = slider("b", "b / a", 0, STEPS, 1, () => change({ b: null }));
+  const marks = el("div", { class: "marks", "aria-hidden": "true" });
+  for (const [at, text] of [[0, "0"], [0.5, "½"], [1, "b = a"], [2, "2"], [scale.top, short(scale.top)]])
+    marks.append(mark(scale.place(at), text, at === 1 ? "tick even" : "tick"));
+  if (Number.isFinite(own.b)) marks.append(mark(scale.place(own.b), "", "own"));
+  const says = el("p", { class: "meaning", id: "b-says" });
+  b.input.setAttribute("aria-describedby", "b-says");
+  b.box.append(marks, says);
+  const ownStep = Math.round(scale.step(own.b));
+  b.input.addEventListener("input", () => {
+    const step = Number(b.input.value);
+    change({ b: step === ownStep ? null : scale.value(step) });
+  });
+
+  const low = Math.min(POWERS[0], own.popularity_power);
+  const high = Math.max(POWERS[1], own.popularity_power);
+  const alpha = slider("alpha", "popularity power α", low, high, 0.01, () => change({ alpha: null }));
+  const place = (value) => (value - low) / (high - low);
+  alpha.box.append(
+    el("div", { class: "marks", "aria-hidden": "true" },
+      mark(0, "popular", "tick"), mark(place(0), "0", "tick even"), mark(1, "rare", "tick"),
+      mark(place(own.popularity_power), "", "own")),
+  );
+  alpha.input.addEventListener("input", () => {
+    const value = Number(alpha.input.value);
+    change({ alpha: Math.abs(value - own.popularity_power) < 0.005 ? null : value });
+  });
+
+  const zero = el("input", { type: "checkbox", id: "zero", role: "switch" });
+  zero.addEventListener("change", () => change({ zero: zero.checked === own.zero_diagonal ? null : zero.checked }));
+  const title = "Back to the model’s own rule";
+  const reset = el("button", { type: "button", class: "quiet", id: "reset", title }, "reset");
+  reset.addEventListener("click", () => {
+    change({ b: null, alpha: null, zero: null });
+    b.input.focus();
+  });
+  const label = el("label", { for: "zero" }, zero, el("span", {}, "zero diagonal"));
+  home.append(b.box, alpha.box, el("div", { class: "control switch" }, label, reset));
+
+  return (state) => {
+    const value = state.b ?? own.b;
+    const power = state.alpha ?? own.popularity_power;
+    b.set(Math.round(scale.step(value)), Number.isFinite(value) ? short(value) : "∞", state.b === null);
+    setText(says, meaning(value, state.zero ?? own.zero_diagonal, dropout));
+    alpha.set(power, power.toFixed(2).replace("-", "−"), state.alpha === null);
+    zero.checked = state.zero ?? own.zero_diagonal;
+    reset.disabled = state.b === null && state.alpha === null && state.zero === null;
+  };
+}
+
+/** What a value of b/a means, in the paper's terms. */
+function meaning(b, zero, dropout) {
+  if (zero) return "with a zero diagonal every b gives the same model";
+  if (dropout === 0 && b > 0) return "nothing was dropped, so every b above 0 gives the same model";
+  if (dropout === 0) return "EASE: nothing was dropped, and an item may not speak for itself";
+  if (b === 0) return "EDLAE: only what was dropped must be found again";
+  if (b < 1) return "what was dropped counts more than what was kept";
+  if (b === 1) return "DLAE: dropped and kept count alike";
+  return "what was kept counts more than what was dropped";
+}
+
+function slider(id, name, min, max, step, home) {
+  const input = el("input", { type: "range", id, min, max, step, dblclick: home });
+  const value = el("output", { for: id, class: "value" });
+  const label = el("label", { for: id }, name);
+  const box = el("div", { class: `control ${id}` }, el("div", { class: "naming" }, label, value), input);
+  return {
+    input,
+    box,
+    set(position, text, own) {
+      if (Number(input.value) !== position) input.value = position;
+      input.style.setProperty("--at", (position - min) / (max - min));
+      setText(value, text);
+      value.classList.toggle("ours", own);
+      input.setAttribute("aria-valuetext", own ? `${text}, the model’s own` : text);
+    },
+  };
+}
+
+function mark(place, text, kind) {
+  const element = el("span", { class: kind }, text);
+  element.style.setProperty("--at", place);
+  return element;
+}

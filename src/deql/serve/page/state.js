@@ -1,0 +1,89 @@
+/** What is looked at: a history, a rule, a length, a centre. Kept in the address, so that a view can be shared. */
+
+import { integer } from "./api.js";
+
+/** `null` in the rule means: as the model has it. */
+const state = { history: [], b: null, alpha: null, zero: null, k: 20, centre: null };
+const listeners = [];
+let readId = String;
+
+/** A copy that nobody changes under the reader's hands. */
+export const current = () => ({ ...state });
+
+/** Calls back after every change, with the new state. */
+export const onChange = (listener) => listeners.push(listener);
+
+/** Changes some of the state. A change of items is a step back and forth in the browser; a slider's is not. */
+export function change(patch) {
+  const steps = "history" in patch || "centre" in patch;
+  Object.assign(state, patch);
+  tell(steps);
+}
+
+/** The overrides of a state, as the API calls them. */
+export function overrides({ b, alpha, zero }) {
+  const given = {};
+  if (b !== null) given.b = b;
+  if (alpha !== null) given.popularity_power = alpha;
+  if (zero !== null) given.zero_diagonal = zero;
+  return given;
+}
+
+/** Begins with the address, else with the example; follows the address from then on. */
+export function begin(example, integers, k) {
+  readId = integers ? integer : String;
+  const start = () => (/[#&]k=/.test(location.hash) ? read() : { history: example, k });
+  Object.assign(state, start());
+  addEventListener("popstate", () => {
+    Object.assign(state, { b: null, alpha: null, zero: null, centre: null }, start());
+    for (const listener of listeners) listener(current());
+  });
+}
+
+function read() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const number = (name) => {
+    const value = given.get(name);
+    return value === null || value.trim() === "" || !Number.isFinite(Number(value)) ? null : Number(value);
+  };
+  const power = number("b");
+  return {
+    history: [...new Set(given.getAll("h").map(readId))].filter((id) => id === id),
+    b: power !== null && power < 0 ? null : power,
+    alpha: number("alpha"),
+    zero: { zero: true, free: false }[given.get("diagonal")] ?? null,
+    k: Math.min(200, Math.max(1, Math.round(number("k") ?? 20))),
+    centre: given.has("of") ? readId(given.get("of")) : null,
+  };
+}
+
+/** The state as the part of an address after #. */
+export function written({ history, b, alpha, zero, k, centre }) {
+  const given = new URLSearchParams(history.map((item) => ["h", String(item)]));
+  if (b !== null) given.set("b", String(b));
+  if (alpha !== null) given.set("alpha", String(alpha));
+  if (zero !== null) given.set("diagonal", zero ? "zero" : "free");
+  given.set("k", String(k));
+  if (centre !== null) given.set("of", String(centre));
+  return given.toString();
+}
+
+let later = 0;
+let unwritten = "";
+
+function tell(steps) {
+  clearTimeout(later);
+  // Browsers refuse addresses that change many times a second, so a slider's is written once it rests.
+  const write = () => {
+    if (unwritten) history.replaceState(null, "", unwritten);
+    unwritten = "";
+  };
+  if (steps) {
+    write();
+    history.pushState(null, "", `#${written(state)}`);
+  } else {
+    unwritten = `#${written(state)}`;
+    later = setTimeout(write, 200);
+  }
+  for (const listener of listeners) listener(current());
+}

@@ -1,0 +1,235 @@
+"""What requests and answers look like: checked on the way in, told in /openapi.json."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictInt, StrictStr
+
+from deql.serve.served import Rule
+
+__all__ = [
+    "CurveAnswer",
+    "DiagonalAnswer",
+    "ErrorAnswer",
+    "ExplainAnswer",
+    "ExplainRequest",
+    "ItemsAnswer",
+    "ModelAnswer",
+    "NeighboursAnswer",
+    "RecommendAnswer",
+    "RecommendRequest",
+    "ReloadAnswer",
+    "RuleChange",
+    "SimilarAnswer",
+    "StatusAnswer",
+]
+
+Item = StrictInt | StrictStr
+"""A model's item ids are integers or text; true is not 1 here, and 1.0 neither."""
+
+_HISTORY: list[JsonValue] = ["libgtk-3-0", "libglib2.0-0", "python3"]
+
+
+class RuleChange(BaseModel):
+    """Another rule on the same P, for this request only. What is left out stays as the model has it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    b: Annotated[
+        float | None, Field(ge=0, le=1e6, allow_inf_nan=False, description="b/a: how much kept entries count.")
+    ] = None
+    zero_diagonal: Annotated[bool | None, Field(description="Whether an item may not speak for itself.")] = None
+    popularity_power: Annotated[
+        float | None, Field(ge=-10, le=10, allow_inf_nan=False, description="α: above 0 holds popular items back.")
+    ] = None
+
+    @property
+    def rule(self) -> Rule:
+        """What is changed."""
+        return Rule(self.b, self.zero_diagonal, self.popularity_power)
+
+
+class RecommendRequest(RuleChange):
+    """Histories to recommend for."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}]})
+
+    histories: Annotated[list[list[Item]], Field(description="One list of item ids for each user.")]
+    k: Annotated[StrictInt, Field(ge=1, description="How many items; at most as many as there are come.")] = 20
+    exclude_seen: Annotated[StrictBool, Field(description="Leave out the items of the history.")] = True
+    exclude: Annotated[list[Item] | None, Field(description="Never recommend these.")] = None
+    candidates: Annotated[list[Item] | None, Field(description="Recommend only among these.")] = None
+    strict: Annotated[
+        StrictBool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")
+    ] = False
+    explain: Annotated[
+        StrictInt | None, Field(ge=1, description="Give so many reasons with each item, the largest first.")
+    ] = None
+
+
+class ExplainRequest(RuleChange):
+    """A score to explain."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"history": _HISTORY, "item": "libcairo2", "k": 3}]}
+    )
+
+    history: Annotated[list[Item], Field(description="One user's items.")]
+    item: Annotated[Item, Field(description="What to explain.")]
+    k: Annotated[
+        StrictInt | None, Field(ge=1, description="Only so many parts, the largest; the others are the rest.")
+    ] = None
+    strict: Annotated[
+        StrictBool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")
+    ] = False
+
+
+class _Named(BaseModel):
+    item: int | str
+    title: str | None = None
+
+
+class _Part(_Named):
+    value: float
+
+
+class _Recommended(_Named):
+    score: float
+    because: list[_Part] | None = None
+    rest: float | None = None
+
+
+class _List(BaseModel):
+    recommendations: list[_Recommended]
+    from_popularity: bool = Field(description="No known item in the history: this is the popularity order.")
+    unknown: list[int | str] = Field(description="Items of the history that the model does not know.")
+
+
+class RecommendAnswer(BaseModel):
+    """One list for each history, and the checksum of the model that made them."""
+
+    checksum: str
+    results: list[_List]
+
+
+class ExplainAnswer(_Named):
+    """Parts that add up, with the rest, to the score exactly."""
+
+    checksum: str
+    score: float
+    parts: list[_Part]
+    rest: float
+    from_popularity: bool
+    unknown: list[int | str]
+
+
+class _Scored(_Named):
+    score: float
+
+
+class SimilarAnswer(_Named):
+    """The items that having one speaks for most."""
+
+    checksum: str
+    similar: list[_Scored]
+
+
+class _Counted(_Named):
+    count: int = Field(description="Users who have it.")
+
+
+class ItemsAnswer(BaseModel):
+    """Items found by name."""
+
+    items: list[_Counted]
+    more: bool
+
+
+class _Node(_Counted):
+    self: float = Field(description="What it adds to its own score.")
+
+
+class _Edge(BaseModel):
+    source: int | str = Field(alias="from")
+    target: int | str = Field(alias="to")
+    weight: float
+
+
+class NeighboursAnswer(_Named):
+    """A directed graph: having ``from`` adds ``weight`` to the score of ``to``."""
+
+    checksum: str
+    nodes: list[_Node]
+    edges: list[_Edge]
+
+
+class _Data(BaseModel):
+    users: int
+    items: int
+    interactions: int
+    titles: bool
+    ids: Literal["text", "integers"]
+
+
+class ModelAnswer(BaseModel):
+    """The model that is served."""
+
+    model: str
+    parameters: dict[str, Any]
+    data: _Data
+    checksum: str
+    loaded: str
+    version: str
+    rule: dict[str, Any] | None
+    limits: dict[str, int]
+    example: list[_Named]
+    curve: bool
+
+
+class DiagonalAnswer(BaseModel):
+    """A histogram of the diagonal of W."""
+
+    edges: list[float]
+    counts: list[int]
+    least: float
+    mean: float
+    largest: float
+
+
+class CurveAnswer(BaseModel):
+    """Metrics over b, as a search measured them on its validation users."""
+
+    metric: str
+    b: list[float | str | None]
+    values: dict[str, list[float | None]]
+    errors: dict[str, list[float | None]]
+    best: dict[str, float | str | None]
+    parameters: dict[str, Any]
+
+
+class StatusAnswer(BaseModel):
+    """That all is well."""
+
+    status: str
+    checksum: str | None = None
+
+
+class ReloadAnswer(BaseModel):
+    """The model that is served now."""
+
+    checksum: str
+    changed: bool
+    workers: int
+    seconds: float
+
+
+class _Error(BaseModel):
+    code: str = Field(description="Does not change between versions.")
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    """Why a request was not answered as asked."""
+
+    error: _Error

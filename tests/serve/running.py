@@ -1,0 +1,144 @@
+"""A server in processes of its own, and what tests do to it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from deql import EASE, Interactions
+from deql.serve.settings import Settings
+
+_PROGRAM = """
+import sys
+from deql.serve.settings import Settings
+from deql.serve.supervisor import run
+sys.exit(run(Settings.from_json(sys.argv[1])))
+"""
+
+
+def save_model(path, l2=1.0, last="oat"):
+    """A model of four goods; other l2 make other checksums."""
+    pairs = [("ann", "tea"), ("ann", "jam"), ("bob", "tea"), ("bob", "egg"), ("cid", "jam"), ("cid", last)]
+    EASE(l2=l2).fit(Interactions.from_pairs(*zip(*pairs, strict=True))).save(path)
+    return path
+
+
+def basic(password):
+    return "Basic " + base64.b64encode(f"me:{password}".encode()).decode()
+
+
+def wait_for(true, seconds=60.0):
+    """Until something is so."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+    return found
+
+
+class Server:
+    """``deql serve`` as a process; ``wait`` until it answers."""
+
+    def __init__(self, model: Path, log: Path, **settings):
+        self.settings = Settings(str(model), port=0, **settings)
+        self.model, self.log = model, log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen([sys.executable, "-c", _PROGRAM, self.settings.to_json()], stderr=file)
+
+    def wait(self):
+        started = wait_for(lambda: self.events("start") or self.process.poll() is not None, 120)
+        assert started is not True, self.log.read_text()
+        self.port = int(started[0]["url"].rsplit(":", 1)[1].strip("/"))
+        return self
+
+    def events(self, name):
+        """Its log's lines about something; every whole line is JSON."""
+        lines = self.log.read_text().splitlines(keepends=True)
+        return [event for line in lines if line.endswith("\n") if (event := json.loads(line))["event"] == name]
+
+    def workers(self):
+        return [
+            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
+
+    def ask(self, method, path, body=None, authorization=None):
+        """Status and answer of a request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = {"Content-Type": "application/json"}
+        if authorization is None and self.settings.token:
+            authorization = f"Bearer {self.settings.token}"
+        if authorization:
+            headers["Authorization"] = authorization.encode()  # http.client's own choice is Latin-1
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def recommend(self):
+        status, answer = self.ask("POST", "/recommend", json.dumps({"histories": [["tea"]], "k": 2}))
+        assert status == 200, answer
+        assert len(answer["results"][0]["recommendations"]) == 2
+        return answer["checksum"]
+
+    def reload(self):
+        return self.ask("POST", "/admin/reload")
+
+    def end(self, number=signal.SIGTERM):
+        """Send a signal and wait; the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Asking:
+    """While this is entered, a client asks without a pause; ``checksums`` are those of its answers."""
+
+    def __init__(self, server):
+        self.server, self.checksums, self.failures = server, [], []
+
+    def __enter__(self):
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+        self._thread.start()
+        return self
+
+    def _ask(self):
+        while not self._over.is_set():
+            try:
+                self.checksums.append(self.server.recommend())
+            except Exception as error:
+                self.failures.append(repr(error))
+
+    def __exit__(self, *error):
+        self._over.set()
+        self._thread.join()
+        assert not self.failures
+        assert self.checksums
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def replace(path, content: bytes):
+    """As most programs do: written beside and renamed."""
+    beside = path.with_suffix(".new")
+    beside.write_bytes(content)
+    os.replace(beside, path)

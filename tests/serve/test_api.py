@@ -1,0 +1,308 @@
+"""The API answers what the library answers, and errors have codes that programs can rely on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import deql
+
+pytest.importorskip("fastapi", reason="the service needs the extra serve")
+pytest.importorskip("prometheus_client", reason="the service needs the extra serve")
+
+from deql.serve.host import Host, ReloadError
+from deql.serve.served import Served
+from deql.serve.service import create_app
+from deql.serve.settings import Limits, Settings
+from tests.serve.asking import Asker
+
+LIMITS = Limits(k=50, histories=3, history=8, explained=12)
+BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
+
+
+def asker(served, **settings):
+    served.warm()
+    return Asker(create_app(Host(served), Settings("x.deql", limits=LIMITS, quiet=True, **settings)))
+
+
+@pytest.fixture(scope="module")
+def model(toy):
+    return deql.DEQL(1.0, **BASE).fit(toy)
+
+
+@pytest.fixture(scope="module")
+def api(model):
+    return asker(Served(model, "c0ffee", ["tea", "nothing"]))
+
+
+@pytest.fixture(scope="module")
+def numbered():
+    """Ids are integers, items have titles, and one of these is no text that UTF-8 could hold."""
+    data = deql.Interactions.from_pairs(list("aabbccd"), [7, -3, 7, 20, -3, 20, 7])
+    titles = np.array(["Green tea", "Éclair 7", "half \ud800"], object)
+    return deql.EASE(l2=1.0).fit(dataclasses.replace(data, titles=titles))
+
+
+def plain(found, row=0):
+    return [
+        (item, score) for item, score in zip(found.ids[row].tolist(), found.scores[row], strict=True) if score == score
+    ]
+
+
+def listed(answer, row=0):
+    return [(one["item"], one["score"]) for one in answer["results"][row]["recommendations"]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        ({}, {}),
+        ({"k": 2}, {"k": 2}),
+        ({"k": 50}, {"k": 50}),
+        ({"exclude_seen": False}, {"exclude_seen": False}),
+        ({"exclude": ["rye", "unheard of"]}, {"exclude": ["rye"]}),
+        ({"candidates": ["oat", "jam"], "exclude": []}, {"candidates": ["oat", "jam"]}),
+        ({"candidates": []}, {"candidates": []}),
+    ],
+)
+def test_recommends_what_the_library_does(api, model, asked, options):
+    histories = [["egg", "tea", "egg"], []]
+    status, answer = api.ask("POST", "/recommend", {"histories": histories} | asked)
+    found = model.recommend(histories, **options)
+    assert (status, answer["checksum"]) == (200, "c0ffee")
+    assert [listed(answer, row) for row in (0, 1)] == [plain(found, row) for row in (0, 1)]
+    assert [one["from_popularity"] for one in answer["results"]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"b": 2.0}, {"b": 0.0}, {"zero_diagonal": True}, {"popularity_power": -0.5}, {"b": 1, "popularity_power": 0.5}],
+)
+def test_another_rule_is_with_rule(api, model, change):
+    other = model.with_rule(**change)
+    _, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "exclude_seen": False} | change)
+    assert listed(answer) == plain(other.recommend([["egg"]], exclude_seen=False))
+    query = "&".join(f"{name}={value}" for name, value in change.items())
+    _, answer = api.ask("GET", f"/items/egg/similar?k=3&{query}")
+    assert [one["item"] for one in answer["similar"]] == other.similar_items("egg", 3)[0].tolist()
+    _, answer = api.ask("GET", f"/model/diagonal?{query}")
+    assert sum(answer["counts"]) == 5
+    assert answer["least"] == other.diagonal().min()
+    _, answer = api.ask("POST", "/explain", {"history": ["egg", "jam"], "item": "oat"} | change)
+    assert answer["score"] == other.explain(["egg", "jam"], "oat").score
+
+
+def test_requests_at_once_do_not_mix(api, model):
+    """All are ranked in one batch, whatever they want."""
+    bodies = [
+        {"histories": [[item]], "k": k, "exclude_seen": seen} | rule
+        for item in ("egg", "tea") for k in (1, 3) for seen in (True, False) for rule in ({}, {"b": 2.0})
+    ]  # fmt: skip
+    answers = api.together([("POST", "/recommend", body) for body in bodies])
+    for body, (status, answer) in zip(bodies, answers, strict=True):
+        ruled = model.with_rule(b=2.0) if "b" in body else model
+        expected = ruled.recommend(body["histories"], k=body["k"], exclude_seen=body["exclude_seen"])
+        assert status == 200
+        assert listed(answer) == plain(expected)
+
+
+def test_reasons_add_up(api, model):
+    _, answer = api.ask("POST", "/recommend", {"histories": [["egg", "tea", "jam"]], "explain": 2})
+    for one in answer["results"][0]["recommendations"]:
+        why = model.explain(["egg", "tea", "jam"], one["item"], k=2)
+        assert [(part["item"], part["value"]) for part in one["because"]] == list(why)
+        assert sum(part["value"] for part in one["because"]) + one["rest"] == one["score"]
+
+
+def test_unknown_items(api):
+    body = {"histories": [["egg", "gold", "gold"], ["half a letter: \ud800"]]}
+    status, answer = api.ask("POST", "/recommend", body)
+    assert (status, [one["unknown"] for one in answer["results"]]) == (200, [["gold", "gold"], body["histories"][1]])
+    assert answer["results"][1]["from_popularity"]
+    for path, wrong in [
+        ("/recommend", body | {"strict": True}),
+        ("/recommend", {"histories": [["egg"]], "candidates": ["gold"]}),
+        ("/explain", {"history": ["egg"], "item": "gold"}),
+        ("/explain", {"history": ["gold"], "item": "egg", "strict": True}),
+    ]:
+        status, answer = api.ask("POST", path, wrong)
+        assert (status, answer["error"]["code"]) == (422, "unknown_item")
+        assert "gold" in answer["error"]["message"]
+    assert api.ask("GET", "/items/gold/similar")[1]["error"]["code"] == "unknown_item"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"histories": [["egg"]], "k": 0}, 422, "invalid_request"),
+        ({"histories": [["egg"]], "k": -1}, 422, "invalid_request"),
+        ({"histories": [["egg"]], "k": 1.5}, 422, "invalid_request"),
+        ({"histories": [["egg"]], "k": "5"}, 422, "invalid_request"),
+        ({"histories": [["egg"]], "k": 51}, 422, "limit_exceeded"),
+        ({"histories": [["egg"]], "k": 10**30}, 422, "limit_exceeded"),
+        ({"histories": [[]] * 4}, 422, "limit_exceeded"),
+        ({"histories": [["egg"] * 9]}, 422, "limit_exceeded"),
+        ({"histories": [["egg"]], "candidates": ["egg"] * 9}, 422, "limit_exceeded"),
+        ({"histories": [["egg"]] * 3, "k": 5, "explain": 1}, 422, "limit_exceeded"),
+        ({"histories": "egg"}, 422, "invalid_request"),
+        ({"histories": ["egg"]}, 422, "invalid_request"),
+        ({"histories": [[True]]}, 422, "invalid_request"),
+        ({"histories": [[1.5]]}, 422, "invalid_request"),
+        ({"histories": [[None]]}, 422, "invalid_request"),
+        ({"histories": [[["egg"]]]}, 422, "invalid_request"),
+        ({"histories": [["egg"]], "kk": 3}, 422, "invalid_request"),
+        ({"histories": [["egg"]], "b": -1}, 422, "invalid_request"),
+        ({"histories": [["egg"]], "b": "NaN"}, 422, "invalid_request"),
+        (b'{"histories": [["egg"]], "b": Infinity}', 422, "invalid_request"),
+        ({}, 422, "invalid_request"),
+        ([], 422, "invalid_request"),
+        (b"{", 400, "invalid_json"),
+        (b"\xff", 400, "invalid_json"),
+        (b"[" * 5000, 400, "invalid_json"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_is_said_in_one_sentence(api, body, status, code):
+    got, answer = api.ask("POST", "/recommend", body)
+    assert (got, answer["error"]["code"]) == (status, code)
+    assert 5 < len(answer["error"]["message"]) < 200
+    assert "\n" not in answer["error"]["message"]
+
+
+def test_errors_around_the_questions(api):
+    for method, path, status, code in [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/page/../app.py", 404, "not_found"),
+        ("GET", "/recommend", 405, "method_not_allowed"),
+        ("GET", "/items?limit=0", 422, "invalid_request"),
+        ("GET", "/items?limit=x", 422, "invalid_request"),
+        ("GET", "/model/curve", 404, "no_curve"),
+        ("POST", "/admin/reload", 404, "not_found"),
+        ("GET", "/items/egg/similar?k=51", 422, "limit_exceeded"),
+        ("GET", "/items/egg/neighbours?k=0", 422, "invalid_request"),
+        ("GET", "/items/egg/similar?c=1", 422, "invalid_request"),
+    ]:
+        got, answer = api.ask(method, path)
+        assert (path, got, answer["error"]["code"]) == (path, status, code)
+    got, answer = api.ask("POST", "/recommend", b"histories=tea", {"content-type": "application/x-www-form-urlencoded"})
+    assert (got, answer["error"]["code"]) == (415, "unsupported_media_type")
+
+
+def test_pages_and_health_can_be_looked_for(api):
+    for path in ("/", "/docs", "/health", "/page/main.js"):
+        assert {api.ask(method, path)[0] for method in ("HEAD", "GET")} == {200}
+
+
+def test_items_by_name(api):
+    _, answer = api.ask("GET", "/items?q=E")
+    assert [one["item"] for one in answer["items"]] == ["egg", "tea", "rye"]
+    _, answer = api.ask("GET", "/items?limit=2")
+    assert (answer["items"][0], answer["more"]) == ({"item": "tea", "count": 6}, True)
+
+
+def test_neighbourhood(api, model):
+    W, at = model.weights(), model._item_index
+    _, answer = api.ask("GET", "/items/jam/neighbours?k=2")
+    names = [node["item"] for node in answer["nodes"]]
+    strength = {item: max(abs(W[at["jam"], at[item]]), abs(W[at[item], at["jam"]])) for item in at if item != "jam"}
+    assert names == ["jam", *sorted(strength, key=strength.__getitem__, reverse=True)[:2]]
+    assert {(edge["from"], edge["to"]) for edge in answer["edges"]} == {(s, t) for s in names for t in names if s != t}
+    for edge in answer["edges"]:
+        assert edge["weight"] == pytest.approx(W[at[edge["from"]], at[edge["to"]]], rel=1e-12)
+    assert [node["self"] for node in answer["nodes"]] == pytest.approx(model.diagonal()[[at[item] for item in names]])
+
+
+def test_integer_ids_and_titles(numbered):
+    api = asker(Served(numbered))
+    status, answer = api.ask("POST", "/recommend", {"histories": [[7], ["7"]], "k": 1})
+    assert status == 200
+    assert set(answer["results"][0]["recommendations"][0]) == {"item", "title", "score"}
+    assert answer["results"][1]["unknown"] == ["7"]
+    assert api.ask("GET", "/items/-3/similar")[1]["title"] == "Green tea"
+    for path in ("/items/x/similar", "/items/7.0/similar", "/items/--3/similar", "/items/²/similar"):
+        assert api.ask("GET", path)[0] == 404
+    # By name without accents, and by id.
+    assert api.ask("GET", "/items?q=eclair")[1]["items"][0]["item"] == 7
+    assert [one["item"] for one in api.ask("GET", "/items?q=7")[1]["items"]] == [7]
+    assert api.ask("GET", "/items?q=20")[1]["items"][0]["title"] == "half \ud800"
+    assert api.ask("GET", "/model")[1]["data"]["ids"] == "integers"
+
+
+def test_ids_with_slashes(toy):
+    names = np.array(["a/b", "a", "c/similar", "ü %", "e"], object)
+    model = deql.EASE(l2=1.0).fit(deql.Interactions.from_csr(toy.matrix, items=names))
+    api = asker(Served(model))
+    for name in names:
+        assert api.ask("GET", f"/items/{name}/similar")[1]["item"] == name
+
+
+def test_the_model_is_told(api, model):
+    _, answer = api.ask("GET", "/model")
+    assert (answer["model"], answer["parameters"]["l2"], answer["rule"]) == (
+        "DEQL", 1.0, {"b": 0.5, "zero_diagonal": False, "popularity_power": 0.0},
+    )  # fmt: skip
+    assert answer["data"] == {"users": 7, "items": 5, "interactions": 15, "titles": False, "ids": "text"}
+    assert answer["example"] == [{"item": "tea"}]
+    assert answer["limits"] == vars(LIMITS)
+
+
+def test_the_example_is_a_history_like_any_other(toy):
+    """The most popular items, where none is given; in the order of columns, as kernels want histories."""
+    served = Served(deql.EASE(l2=1.0).fit(toy))
+    assert served.example == sorted(served.example)
+    assert {served.items[column] for column in served.example} == {"tea", "egg", "jam"}
+
+
+@pytest.mark.parametrize("kind", ["Popularity", "SLIM", "LowRankDEQL"])
+def test_models_without_a_rule(toy, kind):
+    model = getattr(deql, kind)().fit(toy)
+    api = asker(Served(model))
+    assert api.ask("GET", "/model")[1]["rule"] is None
+    _, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "explain": 3})
+    assert listed(answer) == plain(model.recommend([["egg"]]))
+    status, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "b": 1.0})
+    assert (status, answer["error"]["code"]) == (422, "rule_fixed")
+    assert api.ask("GET", "/items/egg/neighbours")[0] == 200
+
+
+def test_not_ready_and_reload(model):
+    host = Host()
+    api = Asker(create_app(host, Settings("x.deql", token="t", quiet=True)))
+    proof = {"authorization": "Bearer t"}
+    status, answer = api.ask("GET", "/ready", headers=proof)
+    assert (status, answer["error"]["code"]) == (503, "not_ready")
+    assert api.ask("GET", "/health") == (200, {"status": "ok"})
+    assert api.ask("POST", "/admin/reload", headers=proof)[1]["error"]["code"] == "model_rejected"
+
+    async def reload():
+        host.current = Served(model, "new")
+        return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1}
+
+    host.reload = reload
+    assert api.ask("POST", "/admin/reload", headers=proof)[1]["changed"]
+    assert api.ask("GET", "/ready", headers=proof) == (200, {"status": "ready", "checksum": "new"})
+
+    async def refuse():
+        raise ReloadError("the file is empty")
+
+    host.reload = refuse
+    status, answer = api.ask("POST", "/admin/reload", headers=proof)
+    assert (status, answer["error"]) == (409, {"code": "model_rejected", "message": "the file is empty"})
+    assert api.ask("GET", "/ready", headers=proof)[0] == 200
+
+
+def test_a_failing_query_fails_alone(model, monkeypatch):
+    """Those who only waited for the same batch are answered."""
+    served = Served(model)
+    real = served._rank_alike
+
+    def sometimes(queries):
+        if any(query.k == 3 for query in queries):
+            raise MemoryError("too much")
+        return real(queries)
+
+    monkeypatch.setattr(served, "_rank_alike", sometimes)
+    api = asker(served)
+    answers = api.together([("POST", "/recommend", {"histories": [["egg"]], "k": k}) for k in (2, 3, 4)])
+    assert [status for status, _ in answers] == [200, 500, 200]

@@ -1,0 +1,32 @@
+"""Search by name against looking at every name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("fastapi", reason="the service needs the extra serve")
+
+from deql.serve.catalogue import Catalogue, plain
+
+LETTERS = st.text("aÁb \n", max_size=5)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(LETTERS, st.integers(0, 3)), min_size=1, max_size=12), LETTERS, st.integers(1, 13))
+def test_finds_what_every_name_says(entries, query, limit):
+    names, counts = [name for name, _ in entries], np.array([count for _, count in entries])
+    wanted = plain(query)
+
+    def kind(name):
+        name = plain(name)
+        return 0 if name == wanted else 1 if name.startswith(wanted) else 2 if f" {wanted}" in name else 3
+
+    matches = [column for column, name in enumerate(names) if wanted in plain(name)]
+    if wanted:
+        matches.sort(key=lambda column: (kind(names[column]), -counts[column]))
+    else:
+        matches.sort(key=lambda column: -counts[column])
+    assert Catalogue(names, counts).find(query, limit) == (matches[:limit], len(matches) > limit)

@@ -1,0 +1,170 @@
+"""What the world does to a server: bad files, slow and large clients, wrong tokens, and workers that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+pytest.importorskip("uvicorn", reason="needs the extra serve")
+
+from deql.serve.metrics import FOLDER
+from deql.store import checksum
+from tests.serve.running import Asking, Server, basic, is_running, replace, save_model, wait_for
+
+pytestmark = pytest.mark.serve
+
+TOKEN = "tëa for two"
+TIMEOUT = 1.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faults")
+    running = Server(
+        save_model(folder / "shop.deql"), folder / "log", workers=2, threads=1, token=TOKEN, timeout=TIMEOUT
+    )
+    try:
+        yield running.wait()
+    finally:
+        running.close()
+
+
+def test_bad_files_change_nothing(server):
+    good = server.model.read_bytes()
+    before = server.recommend()
+
+    def refused(why):
+        status, answer = server.reload()
+        assert (status, answer["error"]["code"]) == (409, "model_rejected")
+        assert why in answer["error"]["message"]
+        assert str(server.model) in answer["error"]["message"]
+        assert server.events("reload")[-1]["reason"] == answer["error"]["message"]
+
+    with Asking(server) as asking:
+        server.model.write_bytes(b"garbage")  # in place: the file that was mapped is cut short
+        refused("not a deql model file")
+        replace(server.model, b"\0" * 5000)
+        refused("not a deql model file")
+        replace(server.model, good[: len(good) // 2])
+        refused("cut short")
+        replace(server.model, good[:-1] + bytes([good[-1] ^ 1]))
+        refused("checksum")
+        server.model.unlink()
+        refused("there is no model file")
+        assert server.ask("GET", "/ready") == (200, {"status": "ready", "checksum": before})
+        assert set(asking.checksums) == {before}
+        save_model(server.model, l2=2.0)
+        status, answer = server.reload()
+    assert status == 200
+    assert answer == {"checksum": checksum(server.model), "changed": True, "workers": 2, "seconds": answer["seconds"]}
+    assert set(asking.checksums) <= {before, answer["checksum"]}
+    assert {server.recommend() for _ in range(6)} == {answer["checksum"]}
+    assert server.reload()[1]["changed"] is False
+
+
+def test_hangup_and_reloads_at_once(server):
+    save_model(server.model, l2=3.0)
+    seen = len(server.events("reload"))
+    with Asking(server) as asking:
+        server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: len(server.events("reload")) > seen)
+        expected = checksum(server.model)
+        assert {server.recommend() for _ in range(6)} == {expected}
+        save_model(server.model, l2=4.0)
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(server.reload())) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [status for status, _ in answers] == [200] * 6
+    assert {answer["checksum"] for _, answer in answers} == {checksum(server.model)}
+    assert len(server.events("reload")) < seen + 1 + 6  # those who waited together were answered together
+    assert len(set(asking.checksums)) <= 3
+
+
+def test_old_copies_are_let_go(server):
+    def copies():
+        """How many nameless files each worker has mapped: the model's copy, and the rows of P."""
+        maps = [Path(f"/proc/{pid}/maps").read_text().splitlines() for pid in server.workers()]
+        return [len({line.split()[4] for line in lines if line.endswith("(deleted)")}) for lines in maps]
+
+    assert copies() == [2, 2]
+    files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+    for l2 in (5.0, 6.0, 7.0):
+        save_model(server.model, l2=l2)
+        assert server.reload()[1]["changed"]
+        server.recommend()
+    assert len(os.listdir(f"/proc/{server.process.pid}/fd")) == files
+    wait_for(lambda: copies() == [2, 2])
+
+
+@pytest.mark.parametrize("part", ["header", "body"])
+def test_a_byte_now_and_then(server, part):
+    sent = b"POST /recommend HTTP/1.1\r\nHost: a\r\nAuthorization: " + basic(TOKEN).encode()
+    sent += b"\r\nContent-Length: 1000\r\n\r\n" if part == "body" else b"\r\nX-Slow: "
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), 0.1) as slow, Asking(server):
+        slow.sendall(sent)
+        answer = b""
+        while not answer.endswith(b"}}"):
+            assert time.monotonic() < began + 5
+            with suppress(TimeoutError):
+                answer += slow.recv(1000)
+            if not answer:
+                slow.sendall(b"x")
+    assert time.monotonic() >= began + TIMEOUT - 0.1
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"request_timeout"' in answer
+    assert b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_large_bodies(server, chunked):
+    body = iter([b" " * 2**20] * 10) if chunked else b" " * 10 * 2**20
+    status, answer = server.ask("POST", "/recommend", body)
+    assert (status, answer["error"]["code"]) == (413, "body_too_large")
+    server.recommend()
+
+
+def test_tokens(server):
+    for wrong in ("Bearer tea", "Bearer", "Bearer " + TOKEN[:-1], basic("tea"), "Basic é", "Digest x", TOKEN):
+        for method, path in (("GET", "/model"), ("POST", "/recommend"), ("GET", "/nowhere"), ("POST", "/admin/reload")):
+            status, answer = server.ask(method, path, authorization=wrong)
+            assert (status, answer["error"]["code"]) == (401, "unauthorized")
+    assert server.ask("GET", "/health", authorization="Bearer wrong") == (200, {"status": "ok"})
+    assert server.ask("GET", "/model", authorization=basic(TOKEN))[0] == 200
+    assert server.ask("POST", "/admin/reload", authorization=basic(TOKEN))[0] == 401  # a browser sends it unasked
+
+
+def test_a_worker_that_dies_is_replaced(server):
+    server.model.write_bytes(b"garbage")  # it starts from the copy
+    old = server.workers()
+    assert len(old) == 2
+    expected = server.recommend()
+    os.kill(old[0], signal.SIGKILL)
+    wait_for(lambda: not is_running(old[0]))
+    with Asking(server) as asking:
+        new = wait_for(lambda: set(server.workers()) - set(old))
+        assert server.events("worker_died")[-1]["exit"] == -signal.SIGKILL
+        wait_for(lambda: any(event["pid"] in new for event in server.events("request")))
+    assert set(asking.checksums) == {expected}
+
+
+def test_no_worker_outlives_the_supervisor(server):  # the last: it ends the server
+    workers = server.workers()
+    assert len(workers) == 2
+    settings = Path(f"/proc/{workers[0]}/environ").read_text().split("\0")
+    [folder] = [Path(one.partition("=")[2]) for one in settings if one.startswith(FOLDER)]
+    assert folder.is_dir()
+    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    wait_for(lambda: not any(is_running(pid) for pid in workers))
+    assert not folder.exists()

@@ -1,0 +1,430 @@
+"""The page in a real browser: what people see is what the model says, whatever items are called."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import shutil
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import deql
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
+uvicorn = pytest.importorskip("uvicorn", reason="the page is tested on a real server")
+pytest.importorskip("fastapi", reason="the page is tested on a real server")
+
+PAGE = Path(deql.__file__).parent / "serve" / "page"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SETTLED = "() => document.getElementById('list')?.getAttribute('aria-busy') === 'false'"
+
+IMAGE, QUOTES, RIGHT_TO_LEFT = "<img src=x onerror=alert(1)>", "a/b \"c\" 'd' %2F&#?=", "\u202eabc\u2066 \u05d0\u05d1"
+NAMES = [
+    IMAGE, QUOTES, RIGHT_TO_LEFT, "a name that goes on and on until no column of any list could ever hold it", "tea",
+    "jam", "tamarind", "egg", "rye", "oat", "Éclair", "milk", "salt", "rice", "plum", "leek",
+]  # fmt: skip
+FIRST = ["egg", "jam", "tea"]
+CURVE = {
+    "metric": "ndcg@20", "b": [0.0, 0.5, 1.0, 4.0], "values": {"ndcg@20": [0.30, 0.35, 0.33, 0.20]},
+    "errors": {"ndcg@20": [0.01, 0.01, 0.01, 0.01]}, "best": {"ndcg@20": 0.5}, "parameters": {"l2": 1.0},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model():
+    generator = np.random.default_rng(3)
+    taste = generator.random((4, len(NAMES))) ** 3
+    chance = taste[generator.integers(0, 4, 120)] * np.linspace(0.4, 1.2, len(NAMES))
+    users, items = np.nonzero(generator.random(chance.shape) < chance)
+    data = deql.Interactions.from_pairs([f"u{u}" for u in users], np.array(NAMES, object)[items])
+    return deql.DEQL(l2=1.0, dropout=0.3, b=0.25).fit(data)
+
+
+@pytest.fixture(scope="module")
+def host(model):
+    from deql.serve.host import Host
+    from deql.serve.served import Served
+
+    served = Served(model, "c0ffee", FIRST, CURVE)
+    served.warm()
+    return Host(served)
+
+
+@pytest.fixture(scope="module")
+def address(host):
+    from deql.serve.service import create_app
+    from deql.serve.settings import Settings
+
+    app = create_app(host, Settings("tiny.deql", quiet=True))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    host_name, port = server.servers[0].sockets[0].getsockname()[:2]
+    yield f"http://{host_name}:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Opens the page; at the end nothing may have been written to the console, refused by the policy or popped up."""
+    wrong: list[str] = []
+
+    @contextlib.contextmanager
+    def opened(path="/", expected="", **how):
+        context = browser.new_context(reduced_motion="reduce", **({"viewport": {"width": 1280, "height": 900}} | how))
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("console", lambda said: wrong.append(said.text) if not (expected and expected in said.text) else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+        page.goto(address + path, wait_until="commit")
+        page.wait_for_selector(".row, .operation")
+        settle(page)
+        yield page
+        context.close()
+
+    yield opened
+    assert wrong == []
+
+
+def settle(page):
+    if page.locator("#list").count():
+        page.wait_for_function(SETTLED)
+
+
+def listed(page):
+    settle(page)
+    return page.evaluate("[...document.querySelectorAll('.row')].map(row => row.dataset.item)")
+
+
+def chips(page):
+    return page.locator(".chip .called").all_inner_texts()
+
+
+def best(model, history, k=20, **rule):
+    ids = model.with_rule(**rule).recommend([history], k=k).ids[0].tolist()
+    return [item for item in ids if item not in (None, -1)]
+
+
+def shown_b(page):
+    return float(page.locator(".control.b output").inner_text())
+
+
+pytestmark = pytest.mark.browser
+
+
+def test_picking_by_keyboard_gives_the_models_list(visit, model):
+    with visit() as page:
+        assert chips(page) == FIRST
+        assert listed(page) == best(model, FIRST)
+        box = page.locator("#search")
+        box.fill("eclair")
+        page.wait_for_selector("[role=option][aria-selected=true]")
+        assert page.locator(f"#{box.get_attribute('aria-activedescendant')}").inner_text().startswith("Éclair")
+        box.press("Enter")
+        box.fill("tamar")
+        box.press("Enter")  # at once: the answer to what was typed is meant, not the list from before
+        page.locator(".chip", has_text="tamarind").wait_for()
+        assert chips(page) == [*FIRST, "Éclair", "tamarind"]
+        assert listed(page) == best(model, [*FIRST, "Éclair", "tamarind"])
+        box.press("Backspace")
+        page.get_by_role("button", name="Remove jam").click()
+        assert chips(page) == ["egg", "tea", "Éclair"]
+        assert listed(page) == best(model, ["egg", "tea", "Éclair"])
+        page.go_back()
+        assert chips(page) == [*FIRST, "Éclair"]
+        page.locator(".row .add").first.click()
+        assert chips(page)[-1] == best(model, [*FIRST, "Éclair"])[0]
+
+
+def test_moving_b_ranks_as_with_rule_does(visit, model):
+    with visit() as page:
+        slider = page.locator("#b")
+        box = slider.bounding_box()
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + 0.125 * box["width"], middle)
+        page.mouse.down()
+        seen = []
+        for place in (0.3, 0.6, 0.98):
+            page.mouse.move(box["x"] + place * box["width"], middle, steps=4)
+            seen.append(listed(page))
+            assert seen[-1] == best(model, FIRST, b=shown_b(page))
+        page.mouse.up()
+        assert seen[0] != seen[-1]
+        assert page.locator(".badge.up, .badge.down").count() > 0
+        assert page.locator(".own:not(.same)").count() > 0
+        for key, b in (("Home", 0.0), ("ArrowRight", 0.01), ("End", 4.0)):
+            slider.press(key)
+            assert shown_b(page) == b
+            assert listed(page) == best(model, FIRST, b=b)
+        scores = page.locator(".row .score").evaluate_all("all => all.map(one => Number(one.title))")
+        assert scores == model.with_rule(b=4.0).recommend([FIRST]).scores[0][: len(scores)].tolist()
+        page.locator("#reset").click()
+        assert slider.get_attribute("aria-valuetext") == "0.25, the model’s own"
+        assert listed(page) == best(model, FIRST)
+
+
+def test_the_other_two_controls(visit, model):
+    with visit() as page:
+        page.locator("label[for=zero]").click()
+        page.locator("#alpha").press("End")
+        assert listed(page) == best(model, FIRST, zero_diagonal=True, popularity_power=1.0)
+        page.wait_for_function("() => document.getElementById('diagonal-says').textContent.includes('from 0 to 0,')")
+        page.locator("#alpha").dblclick()
+        assert listed(page) == best(model, FIRST, zero_diagonal=True)
+
+
+def test_reasons_add_up(visit, model):
+    with visit() as page:
+        page.locator("#b").press("End")
+        listed(page)
+        for row in page.locator(".row").all()[:4]:
+            row.locator(".why").click()
+            values = row.locator(".parts td").evaluate_all("all => all.map(one => Number(one.dataset.value))")
+            pieces = row.locator(".piece").evaluate_all("all => all.map(one => Number(one.dataset.value))")
+            assert math.fsum(values[:-1]) == values[-1] == float(row.locator(".score").get_attribute("title"))
+            assert math.fsum(pieces) == values[-1]
+            why = model.with_rule(b=4.0).explain(FIRST, row.get_attribute("data-item"))
+            assert values[:-1] == [part.value for part in why]
+
+
+def test_the_neighbourhood_is_that_of_the_weights(visit, model):
+    def edges(page):
+        drawn = page.locator(".edge:not(.self)").evaluate_all("all => all.map(one => ({...one.dataset}))")
+        return {(one["from"], one["to"]): float(one["weight"]) for one in drawn}
+
+    def agree(page, W):
+        index = {item: at for at, item in enumerate(model.items_.tolist())}
+        for (source, target), weight in edges(page).items():
+            assert weight == pytest.approx(W[index[source], index[target]], rel=1e-6, abs=1e-12)
+
+    with visit() as page:
+        target = listed(page)[2]
+        page.locator(".row .name").nth(2).click()
+        page.wait_for_function("name => document.querySelector('.node.centre')?.dataset.item === name", arg=target)
+        assert {end for edge in edges(page) for end in edge} > {target}
+        agree(page, model.weights())
+        before = edges(page)
+        was = page.locator(".spoke").first.get_attribute("data-weight")
+        page.locator("#b").press("End")
+        page.wait_for_function("was => document.querySelector('.spoke').dataset.weight !== was", arg=was)
+        agree(page, model.with_rule(b=4.0).weights())
+        node = page.locator(".node:not(.centre)").first
+        node.focus()
+        assert "→" in page.locator("#graph-says").inner_text()
+        other = node.get_attribute("data-item")
+        node.press("Enter")
+        page.wait_for_function("name => document.querySelector('.node.centre').dataset.item === name", arg=other)
+        page.locator("#graph-back").click()
+        page.wait_for_function("name => document.querySelector('.node.centre').dataset.item === name", arg=target)
+        page.locator("#graph-table").click()
+        assert page.locator(".edges tbody tr").count() == len(before)
+
+
+def test_names_are_never_html(visit, model):
+    def centred(page, name):
+        page.wait_for_function("name => document.querySelector('.node.centre title')?.textContent === name", arg=name)
+        assert page.locator("#graph-heading").text_content() == f"Neighbourhood of {name}"
+
+    with visit() as page:
+        for name in (IMAGE, QUOTES, RIGHT_TO_LEFT):
+            box = page.locator("#search")
+            box.fill(name[:5])
+            page.wait_for_function("name => document.querySelector('.found bdi')?.textContent === name", arg=name)
+            box.press("Enter")
+            assert page.locator(".chip bdi").last.text_content() == name
+            assert listed(page) == best(model, [*FIRST, name])
+            box.press("Backspace")
+            row = page.locator(".row").nth(listed(page).index(name))
+            assert row.locator("bdi").first.text_content() == name
+            row.locator(".name").click()
+            centred(page, name)
+        page.locator("#graph-table").click()
+        assert RIGHT_TO_LEFT in page.locator(".edges bdi").all_text_contents()
+        page.locator("#graph-table").click()
+        page.reload()
+        centred(page, RIGHT_TO_LEFT)
+        assert page.locator("img").count() == 1  # the page's own sign
+
+
+def test_the_address_holds_the_view(visit, model):
+    with visit() as page:
+        page.locator("#b").press("End")
+        page.locator("#alpha").press("Home")
+        page.locator("#k").select_option("10")
+        page.get_by_role("button", name="Remove egg").click()
+        expected = listed(page)
+        assert expected == best(model, ["jam", "tea"], k=10, b=4.0, popularity_power=-0.5)
+        page.reload()
+        settle(page)
+        assert chips(page) == ["jam", "tea"]
+        assert listed(page) == expected
+        assert shown_b(page) == 4.0
+        page.evaluate("location.hash = '#h=nobody+has+this&h=tea&k=5'")
+        page.wait_for_selector(".chip.unknown")
+        assert page.locator("#note").inner_text() == "The model does not know nobody has this."
+        assert listed(page) == best(model, ["tea"], k=5)
+        page.evaluate("location.hash = '#k=5'")
+        page.get_by_role("heading", name="What most people have").wait_for()
+        assert chips(page) == []
+
+
+def test_the_curve_sets_b(visit, model):
+    with visit() as page:
+        picture = page.locator("svg.curve")
+        box = picture.bounding_box()
+        picture.click(position={"x": 10 + (box["width"] - 20) * 100 / 240, "y": 40})
+        assert shown_b(page) == 1.0
+        assert page.locator(".here").inner_text() == "0.3300 at 1"
+        assert listed(page) == best(model, FIRST, b=1.0)
+
+
+def test_the_page_recovers_by_itself(visit):
+    with visit(expected="Failed to load resource") as page:
+        page.route("**/recommend", lambda route: route.abort())
+        page.locator("#b").press("End")
+        page.wait_for_selector("#banner:not([hidden])")
+        assert "does not answer" in page.locator("#banner").inner_text()
+        page.unroute("**/recommend")
+        page.wait_for_selector("#banner", state="hidden")
+        page.evaluate("location.hash = '#h=tea&k=5&b=1e9'")
+        page.wait_for_selector("#banner:not([hidden])")
+        assert page.locator("#banner").inner_text().startswith("b: ")
+        page.locator("#reset").click()
+        page.wait_for_selector("#banner", state="hidden")
+
+
+@pytest.fixture
+def serving(host):
+    """Serves another model for a while."""
+    from deql.serve.served import Served
+
+    before = host.current
+
+    def swap(model, example):
+        host.current = Served(model, "beef", example)
+
+    yield swap
+    host.current = before
+
+
+def test_a_model_without_a_rule_has_no_sliders(visit, serving, toy):
+    serving(deql.Popularity().fit(toy), ["tea"])
+    with visit(expected="422") as page:
+        assert page.locator("input[type=range]").count() == 0
+        assert "no slider" in page.locator("#rule").inner_text()
+        assert listed(page)[0] == "egg"
+        assert page.locator("#banner").is_hidden()
+
+
+def test_numbers_are_shown_by_their_titles(visit, serving, toy):
+    titles = np.array([IMAGE, "jam", "Oat", "rye", "tea"], object)
+    # Next to each other where a double, which is what numbers are in a browser, has no two.
+    ids = 2**60 + np.arange(1, 6)
+    model = deql.DEQL(l2=1.0, b=0.5).fit(replace(toy, items=ids, titles=titles))
+    serving(model, ids[1:2].tolist())
+    with visit() as page:
+        assert chips(page) == ["jam"]
+        page.locator("#search").fill("oat")
+        page.locator("#search").press("Enter")
+        page.locator(".chip", has_text="Oat").wait_for()
+        expected = [str(item) for item in best(model, ids[1:3].tolist())]
+        assert listed(page) == expected
+        page.reload()
+        assert listed(page) == expected
+        assert chips(page) == ["jam", "Oat"]
+        assert set(page.locator(".node title").all_text_contents()) == set(titles)
+
+
+CONTRAST = """() => {
+  const light = (colour) => {
+    const linear = (v) => (v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    const [r, g, b] = colour.match(/[\\d.]+/g).map((part) => linear(Number(part) / 255));
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const wrong = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const says = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    const style = getComputedStyle(element);
+    if (!says || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const ink = element.namespaceURI.endsWith("svg") ? style.fill : style.color;
+    const [one, other] = [light(ink), light(behind(element))].sort((a, b) => b - a);
+    const ratio = (one + .05) / (other + .05);
+    if (ratio < 4.5) wrong.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  }
+  return wrong;
+}"""
+
+NAMELESS = """() => {
+  const named = (one) => one.getAttribute("aria-label") || one.labels?.[0]?.textContent || one.textContent.trim()
+    || document.getElementById(one.getAttribute("aria-labelledby"))?.textContent;
+  const all = document.querySelectorAll("input, select, textarea, button, a, section, .node");
+  return [...all].filter((one) => !named(one)).map((one) => one.outerHTML);
+}"""
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_readable_by_day_and_night_on_a_phone_and_on_a_desk(visit, path):
+    with visit(path, has_touch=True) as page:
+        if path == "/":
+            page.locator(".why").first.click()
+        for width in (360, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                assert page.evaluate(CONTRAST) == []
+        assert page.evaluate(NAMELESS) == []
+
+
+def test_every_example_of_the_reference_can_be_sent(visit):
+    with visit("/docs", expected="422") as page:
+        page.evaluate(
+            "document.querySelectorAll('.try').forEach(one => (one.open = true, one.querySelector('.send').click()))"
+        )
+        page.wait_for_function("() => [...document.querySelectorAll('.status')].every(one => one.textContent)")
+        assert page.locator(".status b").all_inner_texts() == ["200"] * 11
+        page.locator(".operation textarea").first.fill('{"histories": [["tea"]], "k": 0}')
+        page.locator(".send").first.click()
+        page.wait_for_selector(".status.bad")
+        assert json.loads(page.locator(".try pre").first.inner_text())["error"]["code"] == "invalid_request"
+
+
+def test_the_files_are_small_plain_and_our_own():
+    files = [path for path in PAGE.iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 120_000
+    for path in files:
+        text = path.read_text("utf-8")
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), path.name
+        assert set(re.findall(r"https?://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}, path.name
+        if path.suffix == ".html":
+            assert not re.search(r"\sstyle=|<style|\son\w+=|<script(?![^>]*\ssrc=)", text), path.name
+        if path.suffix == ".js":
+            assert len(text.splitlines()) < 300, path.name
