@@ -126,13 +126,20 @@ class Server:
         return family
 
     def memory(self) -> Memory:
-        gauges = {"Pss_Anon": 0, "Pss_File": 0, "Pss_Shmem": 0}
+        """What it holds now. A file in memory takes what it takes, however much of it a process has looked at."""
+        gauges = {"Pss_Anon": 0, "Pss_File": 0}
+        in_memory: dict[str, int] = {}
         for process in self.processes():
             for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]:
                 name, value = line.split()[:2]
                 if name[:-1] in gauges:
-                    gauges[name[:-1]] += int(value)
-        return Memory(*(value / 1024 for value in gauges.values()))
+                    gauges[name[:-1]] += int(value) * 1024
+            for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+                place, _, offset, _, file, *name = line.split()
+                if name[:1] and name[0].startswith("/memfd:"):
+                    first, last = (int(end, 16) for end in place.split("-"))
+                    in_memory[file] = max(in_memory.get(file, 0), int(offset, 16) + last - first)
+        return Memory(*(value / 2**20 for value in (*gauges.values(), sum(in_memory.values()))))
 
     def cpu_seconds(self) -> float:
         ticks = 0
@@ -241,7 +248,7 @@ def wrong_answers(kept: list[tuple[int, str]], histories: NDArray[np.int64], fil
 
 
 def main() -> int:
-    """Start a server, put it under load, print what was seen; 1 if an answer failed or was wrong."""
+    """Start a server, put it under load, print what was seen; 1 if an answer failed or was wrong, 2 if it was slow."""
     parser = argparse.ArgumentParser(description="Put deql serve under load.")
     parser.add_argument("--model", type=Path, help="file of a model of Gowalla; fitted if it is not there")
     parser.add_argument("--items", type=int, help="a made-up model of so many items instead")
@@ -283,7 +290,7 @@ def main() -> int:
         ),
     )  # fmt: skip
     show(
-        "The server's memory, MiB: anonymous + pages of files + shared",
+        "The server's memory, MiB: anonymous + pages of files + files in memory",
         ("run", "start", "middle", "end"),
         (
             (label, *(" + ".join(f"{part:,.0f}" for part in now) for now in run["memory"]))
@@ -311,7 +318,21 @@ def main() -> int:
         },
     }
     print(json.dumps(result))
-    return 1 if any(run["errors"] or wrong[label] for label, run in runs.items()) else 0
+    if any(run["errors"] or wrong[label] for label, run in runs.items()):
+        return 1
+    missed = [label for label, run in runs.items() if label != CONNECTED_ALONE and _missed(run)]
+    print(*(f"below the targets: {label}" for label in missed), sep="\n", end="\n" if missed else "", file=sys.stderr)
+    return 2 if missed else 0
+
+
+def _missed(run: dict[str, Any]) -> bool:
+    # Two models at once are what a reload takes, so that only what stays counts there, too.
+    grown = run["memory"][-1].own - run["memory"][0].own
+    return bool(
+        run["per_second"] < TARGETS["per_second"]
+        or run["ms"]["p99"] > TARGETS["p99_ms"]
+        or grown > TARGETS["growth_mib"]
+    )
 
 
 if __name__ == "__main__":

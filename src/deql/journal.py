@@ -130,28 +130,17 @@ class Journal:
         if len(lines) > 1 and _record(lines[-1]) is None:  # a file may grow on disk before what it holds gets there
             whole -= len(lines.pop()) + 1
         if lines:
-            before = self._search_of(lines[0])
-            self.records = [self._parse(line, number) for number, line in enumerate(lines[1:], start=2)]
+            before = _search_of(lines[0], self.path, self.kind)
+            self.records = [_parse(line, number, self.path) for number, line in enumerate(lines[1:], start=2)]
             if before != head["search"]:
                 self._refuse_unless_empty(before, head["search"])
                 whole, lines, self.records = 0, [], []
         elif not _line(head).startswith(content):
-            raise self._foreign()
+            raise _foreign(self.path, self.kind)
         if whole < len(content):
             self._file.truncate(whole)
         if not lines:
             self._write(head)
-
-    def _search_of(self, line: bytes) -> Record:
-        """Which search the first line says it is."""
-        found = _record(line) or {}
-        if found.get("deql") != self.kind or not isinstance(found.get("search"), dict):
-            raise self._foreign()
-        if found.get("version") != VERSION:
-            raise JournalError(
-                f"{self.path} is of version {found.get('version')}, this library reads {VERSION}: name another file"
-            )
-        return dict(found["search"])
 
     def _refuse_unless_empty(self, before: Record, now: Record) -> None:
         """Another search may only make way if it has found nothing."""
@@ -161,16 +150,6 @@ class Journal:
                 f"{self.path} is the journal of a search with other {', '.join(changed)}: "
                 "name another file, or delete it to begin again"
             )
-
-    def _foreign(self) -> JournalError:
-        what = "search" if self.kind == "tuning" else self.kind
-        return JournalError(f"{self.path} is not a journal of a {what}: name another file")
-
-    def _parse(self, line: bytes, number: int) -> Record:
-        record = _record(line)
-        if record is None or not isinstance(record.get("step"), str):
-            raise JournalError(f"line {number} of {self.path} is damaged: delete that line, or the file to begin again")
-        return record
 
 
 def read_records(path: Path, kind: str = "tuning") -> list[Record]:
@@ -185,16 +164,38 @@ def read_records(path: Path, kind: str = "tuning") -> list[Record]:
     ...     read_records(Path(folder, "a.jsonl"))
     [{'step': 'look'}]
     """
-    reader = Journal(None, {}, kind)
-    reader.path = path
     try:
         lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last line break is not whole
     except OSError as error:
         raise JournalError(f"the journal {path} cannot be read: {reason(error)}") from None
     if not lines:
-        raise reader._foreign()
-    reader._search_of(lines[0])
-    return [reader._parse(line, number) for number, line in enumerate(lines[1:], start=2) if line.strip()]
+        raise _foreign(path, kind)
+    _search_of(lines[0], path, kind)
+    return [_parse(line, number, path) for number, line in enumerate(lines[1:], start=2) if line.strip()]
+
+
+def _search_of(line: bytes, path: Path | None, kind: str) -> Record:
+    """Which search the first line says it is."""
+    found = _record(line) or {}
+    if found.get("deql") != kind or not isinstance(found.get("search"), dict):
+        raise _foreign(path, kind)
+    if found.get("version") != VERSION:
+        raise JournalError(
+            f"{path} is of version {found.get('version')}, this library reads {VERSION}: name another file"
+        )
+    return dict(found["search"])
+
+
+def _foreign(path: Path | None, kind: str) -> JournalError:
+    what = "search" if kind == "tuning" else kind
+    return JournalError(f"{path} is not a journal of a {what}: name another file")
+
+
+def _parse(line: bytes, number: int, path: Path | None) -> Record:
+    record = _record(line)
+    if record is None or not isinstance(record.get("step"), str):
+        raise JournalError(f"line {number} of {path} is damaged: delete that line, or the file to begin again")
+    return record
 
 
 def _line(record: Record) -> bytes:

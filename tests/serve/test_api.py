@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from deql.serve.service import create_app
 from deql.serve.settings import Limits, Settings
 from tests.serve.asking import Asker
 
-LIMITS = Limits(k=50, histories=3, history=8, explained=12)
+LIMITS = Limits(k=50, histories=3, history=8, reasons=12)
 BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
 
 
@@ -146,6 +147,7 @@ def test_unknown_items(api):
         ({"histories": [["egg"] * 9]}, 422, "limit_exceeded"),
         ({"histories": [["egg"]], "candidates": ["egg"] * 9}, 422, "limit_exceeded"),
         ({"histories": [["egg"]] * 3, "k": 5, "explain": 1}, 422, "limit_exceeded"),
+        ({"histories": [["egg", "tea", "jam"]], "k": 5, "explain": 10**9}, 422, "limit_exceeded"),
         ({"histories": "egg"}, 422, "invalid_request"),
         ({"histories": ["egg"]}, 422, "invalid_request"),
         ({"histories": [[True]]}, 422, "invalid_request"),
@@ -235,6 +237,37 @@ def test_ids_with_slashes(toy):
     api = asker(Served(model))
     for name in names:
         assert api.ask("GET", f"/items/{name}/similar")[1]["item"] == name
+
+
+def test_nobody_waits_for_a_long_body_of_errors(api):
+    """Of half a million errors one is told, and the others are not even looked for."""
+    wrong = b'{"histories": [[' + b"1.5," * 200_000 + b"1.5]]}"
+    names = b'{"histories": [["egg"]]' + b"".join(b', "a%d": 1' % number for number in range(50_000)) + b"}"
+    for body in (wrong, names):
+        began = time.process_time()
+        assert api.ask("POST", "/recommend", body)[1]["error"]["code"] == "invalid_request"
+        assert time.process_time() - began < 0.5
+
+
+def test_a_short_request_does_not_wait_for_all_of_a_long_one(model, monkeypatch):
+    from deql.serve import batching
+
+    monkeypatch.setattr(batching, "_ITEMS_AT_ONCE", 2)
+    served, batches = Served(model), []
+    real = served.rank
+
+    def noted(queries):
+        batches.append([query.k for query in queries])
+        return real(queries)
+
+    monkeypatch.setattr(served, "rank", noted)
+    long = {"histories": [["egg"], ["tea"], ["jam"]], "k": 3}
+    short = {"histories": [["egg"]], "k": 2}
+    answers = asker(served).together([("POST", "/recommend", body) for body in (long, long, short)])
+    assert [status for status, _ in answers] == [200, 200, 200]
+    assert any(2 in batch for batch in batches[1:3])  # the first is that of warm()
+    assert sum(map(len, batches)) == 8
+    assert max(map(len, batches)) == 2
 
 
 def test_the_model_is_told(api, model):

@@ -7,7 +7,6 @@ import sys
 import tempfile
 import threading
 import time
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,6 +128,8 @@ def _show(address: str) -> None:
     """Open the page where people sit in front of a screen; elsewhere its address is enough."""
     screen = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if screen and sys.stderr.isatty():
+        import webbrowser
+
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +49,6 @@ def serve(
 
     need_serve()
     from deql.serve.curve import read_curve
-    from deql.serve.guard import is_local
     from deql.serve.settings import Limits, Settings
 
     token = None if token is None else token.strip()
@@ -58,21 +59,33 @@ def serve(
         str(model_file), host, port, workers, threads, token=token, timeout=timeout, limits=limits, quiet=quiet,
         curve=None if journal is None else read_curve(journal),
     )  # fmt: skip
-    if token is None and not is_local(host):
-        say(f"note: everybody who can reach {host} can ask this server; --token lets only those in who have it")
     serve_with(settings)
 
 
 def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) -> None:
     """Serve until told to end, and leave with the server's exit code."""
+    from deql.serve.guard import is_local
     from deql.serve.supervisor import run
 
     def tell(address: str) -> None:
-        say(f"serving {Path(settings.model).name} at {address} (Ctrl-C ends it)")
+        if sys.stderr.isatty():  # elsewhere the log says so
+            say(f"serving {Path(settings.model).name} at {address} (Ctrl-C ends it)")
+        if settings.token is None and not is_local(settings.host):
+            _warn(f"everybody who can reach {settings.host} can ask; --token lets only those in who have it")
         if ready is not None:
             ready(address)
 
     raise typer.Exit(run(settings, tell))
+
+
+def _warn(text: str) -> None:
+    """A note to a person, or to who reads the log: each of its lines is JSON."""
+    from deql.serve import logs
+
+    if sys.stderr.isatty():
+        say(f"note: {text}")
+    else:
+        logs.log("warning", logging.WARNING, reason=text)
 
 
 def need_serve() -> None:

@@ -36,8 +36,8 @@ def queries_of(served: Served, asked: RecommendRequest, limits: Limits) -> tuple
                         ("candidates", asked.candidates or [])):  # fmt: skip
         check_number(f"{name}: items", len(given), limits.history)
     if asked.explain is not None:
-        k = min(asked.k, len(served.items))
-        check_number("explain: items in all lists", k * len(asked.histories), limits.explained)
+        reasons = sum(min(asked.explain, len(history)) for history in asked.histories)
+        check_number("explain: reasons in all lists", min(asked.k, len(served.items)) * reasons, limits.reasons)
     allowed = served.allowed(asked.exclude, asked.candidates, asked.strict)
     served.ruled(asked.rule)  # says what is wrong with it, before others wait for the same batch
     queries, unknown = [], []

@@ -32,6 +32,10 @@ __all__ = ["PAGE", "create_api"]
 
 PAGE = Path(__file__).with_name("page")
 
+_JSON = "application/json"
+_SHORT = 500
+"""Items in an answer that takes less time to make than to hand to another thread."""
+
 _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and two vectors.
 
 Errors are `{"error": {"code": …, "message": …}}`; codes do not change between versions. An item is named by its id:
@@ -83,8 +87,10 @@ def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batche
         served = _current(host)
         queries, unknown = answers.queries_of(served, asked, limits)
         lists = await batcher.rank(served, queries)
-        make = partial(answers.recommendations, served, asked, queries, lists, unknown)
-        return _json(make() if asked.explain is None else await asyncio.to_thread(make))
+        make = partial(_text, answers.recommendations, served, asked, queries, lists, unknown)
+        # A long answer is not made on the event loop, where everybody would wait for it.
+        short = asked.explain is None and asked.k * len(queries) <= _SHORT
+        return Response(make() if short else await asyncio.to_thread(make), media_type=_JSON)
 
     @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
     async def explain(asked: schemas.ExplainRequest) -> Response:
@@ -219,9 +225,7 @@ def _in_words(error: RequestValidationError) -> str:
     place, *_ = places = list(dict.fromkeys(_place(one["loc"]) for one in found))
     first = found[0]
     what = first["msg"][:1].lower() + first["msg"][1:]
-    if first["type"] == "extra_forbidden":
-        what = "there is no such parameter: see /docs"
-    elif first["loc"][-1] in _KINDS_OF_ID:
+    if first["loc"][-1] in _KINDS_OF_ID:
         what = "an item id must be an integer or text"
     more = f" (and {len(places) - 1:,} more)" if len(places) > 1 else ""
     return f"{name_some([place])[1:-1]}: {what}{more}"
@@ -230,7 +234,7 @@ def _in_words(error: RequestValidationError) -> str:
 def _place(where: Sequence[Any]) -> str:
     """Where in a request something is wrong; an item that is neither integer nor text is wrong twice, in one place."""
     inside = where[1:-1] if where[-1] in _KINDS_OF_ID else where[1:]
-    return ".".join(str(part) for part in inside) or "the body"
+    return ".".join(str(part) for part in inside) or {"query": "the address"}.get(where[0], "the body")
 
 
 def _current(host: Host) -> Served:
@@ -247,8 +251,12 @@ def _column(served: Served, item: str) -> int:
 
 
 def _json(value: dict[str, Any]) -> Response:
+    return Response(_text(lambda: value), media_type=_JSON)
+
+
+def _text(make: Callable[..., dict[str, Any]], *of: Any) -> str:
     # Escaped to ASCII: a title may hold half a surrogate pair, which UTF-8 has no bytes for.
-    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
+    return json.dumps(make(*of), allow_nan=False)
 
 
 def _answers(model: Any, *errors: int) -> dict[str, Any]:

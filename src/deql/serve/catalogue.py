@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from typing import Any
@@ -53,6 +54,8 @@ class Catalogue:
         self._columns = np.argsort(-np.asarray(counts), kind="stable")
         folded = [plain(names[column]) for column in self._columns.tolist()]
         self._text = "\n" + "\n".join(folded) + "\n"
+        # The same with a space for whatever is neither letter nor digit: words begin after one.
+        self._words = re.sub(r"[^\w\n]|_", " ", self._text)
         # A line's place in the text, after the line break before it.
         self._starts = (np.cumsum([0, *(len(name) + 1 for name in folded)]) + 1).tolist()
         by_name = sorted(range(len(folded)), key=folded.__getitem__)
@@ -72,8 +75,8 @@ class Catalogue:
         low = bisect_left(self._sorted, wanted)
         for high in (bisect_right(self._sorted, wanted), self._after_prefix(wanted)):
             found.update(dict.fromkeys(np.sort(self._places[low:high])[: limit + 1].tolist()))
-        for text in (f" {wanted}", wanted):
-            self._search(text, limit + 1, found)
+        self._search(self._words, " " + re.sub(r"\W|_", " ", wanted), 1, wanted, limit + 1, found)
+        self._search(self._text, wanted, 0, wanted, limit + 1, found)
         places = list(found)
         return self._columns[places[:limit]].tolist(), len(places) > limit
 
@@ -81,10 +84,13 @@ class Catalogue:
         """Where in the sorted names those that begin so end."""
         return bisect_right(self._sorted, prefix, key=lambda name: name[: len(prefix)])
 
-    def _search(self, text: str, enough: int, found: dict[int, None]) -> None:
-        """Add the lines that have the text, the most popular first, until there are enough in all."""
+    def _search(self, text: str, pattern: str, skip: int, wanted: str, enough: int, found: dict[int, None]) -> None:
+        """Add the lines that have what is wanted where the pattern is, until there are enough in all."""
         at = 0
-        while len(found) < enough and (at := self._text.find(text, at)) >= 0:
-            place = bisect_right(self._starts, at) - 1
-            found[place] = None
-            at = self._starts[place + 1]  # on to the next line
+        while len(found) < enough and (at := text.find(pattern, at)) >= 0:
+            if self._text.startswith(wanted, at + skip):
+                place = bisect_right(self._starts, at) - 1
+                found[place] = None
+                at = self._starts[place + 1]  # on to the next line
+            else:
+                at += 1

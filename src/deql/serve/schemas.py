@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypeAliasType  # pydantic's own; Python has it from 3.12 on
 
+from deql.errors import name_some
 from deql.serve.served import Rule
 
 __all__ = [
@@ -28,6 +41,9 @@ __all__ = [
 Item = StrictInt | StrictStr
 """A model's item ids are integers or text; true is not 1 here, and 1.0 neither."""
 
+Items = TypeAliasType("Items", Annotated[list[Item], FailFast()])
+"""Looked at up to the first that is wrong: of half a million errors one would be told."""
+
 _HISTORY: list[JsonValue] = ["libgtk-3-0", "libglib2.0-0", "python3"]
 
 
@@ -44,6 +60,19 @@ class RuleChange(BaseModel):
         float | None, Field(ge=-10, le=10, allow_inf_nan=False, description="α: above 0 holds popular items back.")
     ] = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _only_known(cls, given: Any) -> Any:
+        """Stop at the first name that is not known, however many there are."""
+        unknown = (
+            next((name for name in given if name not in cls.model_fields), None) if isinstance(given, dict) else None
+        )
+        if unknown is not None:
+            raise PydanticCustomError(
+                "unknown_parameter", "there is no parameter {name}", {"name": name_some([unknown])}
+            )
+        return given
+
     @property
     def rule(self) -> Rule:
         """What is changed."""
@@ -55,11 +84,11 @@ class RecommendRequest(RuleChange):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}]})
 
-    histories: Annotated[list[list[Item]], Field(description="One list of item ids for each user.")]
+    histories: Annotated[list[Items], FailFast(), Field(description="One list of item ids for each user.")]
     k: Annotated[StrictInt, Field(ge=1, description="How many items; at most as many as there are come.")] = 20
     exclude_seen: Annotated[StrictBool, Field(description="Leave out the items of the history.")] = True
-    exclude: Annotated[list[Item] | None, Field(description="Never recommend these.")] = None
-    candidates: Annotated[list[Item] | None, Field(description="Recommend only among these.")] = None
+    exclude: Annotated[Items | None, Field(description="Never recommend these.")] = None
+    candidates: Annotated[Items | None, Field(description="Recommend only among these.")] = None
     strict: Annotated[
         StrictBool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")
     ] = False
@@ -75,7 +104,7 @@ class ExplainRequest(RuleChange):
         extra="forbid", json_schema_extra={"examples": [{"history": _HISTORY, "item": "libcairo2", "k": 3}]}
     )
 
-    history: Annotated[list[Item], Field(description="One user's items.")]
+    history: Annotated[Items, Field(description="One user's items.")]
     item: Annotated[Item, Field(description="What to explain.")]
     k: Annotated[
         StrictInt | None, Field(ge=1, description="Only so many parts, the largest; the others are the rest.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -149,8 +150,8 @@ class Served:
     def column_called(self, text: str) -> int | None:
         """The same for an id that came as text, in an address."""
         if isinstance(self.items[0], int):
-            digits = text.removeprefix("-")
-            return self.index.get(int(text)) if digits.isascii() and digits.isdecimal() and len(text) < 32 else None
+            whole = re.fullmatch("0|-?[1-9][0-9]{0,30}", text)
+            return None if whole is None else self.index.get(int(text))
         return self.index.get(text)
 
     def allowed(

@@ -22,8 +22,8 @@ class Limits:
         Histories in a request.
     history : int
         Items in a history, in ``exclude`` or in ``candidates``.
-    explained : int
-        Items that are explained in one answer, those of all its lists together.
+    reasons : int
+        Parts of scores in one answer, those of all its lists together.
     body : int
         Bytes of a request's body.
     """
@@ -31,7 +31,7 @@ class Limits:
     k: int = 1000
     histories: int = 100
     history: int = 1000
-    explained: int = 1000
+    reasons: int = 50_000
     body: int = 2**20
 
 
