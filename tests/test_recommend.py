@@ -536,3 +536,10 @@ def test_near_ties_are_decided_alike_whether_scores_must_be_exact_or_not(dtype, 
     model = EASE(l2=20.0, dtype=dtype).fit(twins)
     lists = [rank(model.precision_, model.gain_, model.shift_, twins, k=30, exact=exact)[0] for exact in (True, False)]
     np.testing.assert_array_equal(*lists)
+
+
+@pytest.mark.parametrize("columns", [[2, 0], [1, 1]])
+def test_histories_that_are_not_in_order_never_reach_the_kernels(columns):
+    P = PackedSymmetric.from_dense(np.eye(3), tile=3)
+    with pytest.raises(ValueError, match="sorted within rows, each once"):
+        rank(P, -np.ones(3), np.ones(3), csr_array((np.ones(2), columns, [0, 2]), shape=(1, 3)), k=2)

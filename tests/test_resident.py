@@ -1,4 +1,5 @@
 import mmap
+import warnings
 
 import numpy as np
 import pytest
@@ -6,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
+import deql
+from deql.errors import ParameterError
 from deql.precision import PackedSymmetric
 from deql.ranking import NO_ITEM, rank
 from deql.resident import ResidentRows
@@ -46,18 +49,99 @@ def assert_same_bits(found, expected):
     allowed=st.sampled_from([1.0, 0.5, 0.02, 0.0]),
     alike=st.sampled_from([0.0, 0.0, 0.3]),
     signed=st.booleans(),
+    wide=st.booleans(),
 )
 def test_lists_and_scores_are_those_without_to_the_last_bit(
-    seed, n, tile, dtype, k, models, exclude_seen, allowed, alike, signed
+    seed, n, tile, dtype, k, models, exclude_seen, allowed, alike, signed, wide
 ):
     generator = np.random.default_rng(seed)
     P = precision(n, tile, dtype, generator, alike)
     matrix = histories(7, n, generator, signed)
     shape = (n,) if models is None else (models, n)
     gain, shift = -generator.gamma(2.0, size=shape) / P.diagonal(), generator.normal(size=shape)
+    if wide:
+        gain *= 10.0 ** generator.uniform(-45, 45, shape)
+        matrix.data = (matrix.data * 10.0 ** generator.uniform(-30, 30, matrix.nnz)).astype(matrix.dtype)
     options = {"k": k, "exclude_seen": exclude_seen, "allowed": generator.random(n) < allowed}
     expected = rank(P, gain, shift, matrix, **options)
     assert_same_bits(rank(P, gain, shift, matrix, **options, rows=ResidentRows.fill(P)), expected)
+
+
+def beyond(name, gain, shift, values):
+    """What leaves the range of floats on the way to a score."""
+    if name == "weights too large":
+        values *= 1e308
+    elif name == "weights too small":
+        values *= 1e-310
+    elif name == "weights too large for float32":
+        values *= 1e39
+    elif name == "scores too small":
+        gain *= 1e-300
+        values *= 1e-30
+    elif name == "scores too large":
+        gain *= 1e200
+        values *= 1e200
+    elif name == "infinite gain":
+        gain[7] = np.inf
+    elif name == "unknown gain":
+        gain[7] = np.nan
+    else:
+        shift[::3] = -np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "name",
+    ["weights too large", "weights too small", "weights too large for float32", "scores too small",
+     "scores too large", "infinite gain", "unknown gain", "infinite shift"],
+)  # fmt: skip
+def test_lists_are_those_without_where_numbers_leave_the_range_of_floats(name, dtype):
+    generator = np.random.default_rng(6)
+    P = precision(70, 64, dtype, generator)
+    matrix = histories(5, 70, generator).astype(np.float64)
+    gain, shift = -1.0 / P.diagonal(), np.ones(70)
+    beyond(name, gain, shift, matrix.data)
+    rows = ResidentRows.fill(P)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for exclude_seen in (True, False):
+            found, expected = (
+                rank(P, gain, shift, matrix, k=70, exclude_seen=exclude_seen, rows=used) for used in (rows, None)
+            )
+            assert_same_bits(found, expected)
+
+
+def test_a_history_that_weighs_nothing():
+    P = precision(70, 64, np.float32, np.random.default_rng(7))
+    matrix = csr_array((np.zeros(2, np.float32), [3, 5], [0, 2]), shape=(1, 70))
+    gain, shift, rows = -1.0 / P.diagonal(), np.ones(70), ResidentRows.fill(P)
+    assert_same_bits(rank(P, gain, shift, matrix, k=4, rows=rows), rank(P, gain, shift, matrix, k=4))
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "value", "said"),
+    [
+        (66, 66, 1e-310, "its diagonal goes from 1e-310 to "),
+        (66, 66, 1e200, "to 1e\\+200, but must lie between 4e-103 and 2e\\+102"),
+        (66, 66, np.nan, "its diagonal goes from nan"),
+        (66, 3, np.nan, "not finite, or is not positive definite"),
+        (66, 3, -np.inf, "not finite, or is not positive definite"),
+        (66, 65, 1e30, "not finite, or is not positive definite"),
+    ],
+)
+def test_a_matrix_that_no_bound_holds_for_is_refused(row, column, value, said):
+    dense = np.eye(70)
+    dense[row, column] = dense[column, row] = value
+    with pytest.raises(ParameterError, match=said):
+        ResidentRows.fill(PackedSymmetric.from_dense(dense, tile=64))
+
+
+def test_a_model_without_rows_is_as_it_was_when_they_cannot_be_made():
+    model = deql.EASE(l2=1.0).fit(csr_array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]))
+    model.precision_.data[:] = np.nan
+    with pytest.raises(deql.DeqlError, match="no rows can be made of this P"):
+        model.keep_rows()
+    assert model.resident_ is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

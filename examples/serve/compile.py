@@ -13,6 +13,6 @@ with tempfile.TemporaryDirectory() as folder:
     deql.EASE(l2=1.0).fit(data).save(path)
     served = Served.open(path)
     served.warm()  # without rows, for a machine that has no memory for them
-    attach(served.model, share(served.model, 2**20))
+    attach(served.model, share(served.model))
     served.warm()
 print("compiled")

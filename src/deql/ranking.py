@@ -86,7 +86,7 @@ def rank(
         items, nor exact scores.
     rows : ResidentRows, optional
         The rows of P once more: much faster for a few histories on a large model. Items and exact scores
-        stay the same. Not used with ``squares`` or ``on_device``.
+        stay the same. Not used with ``squares`` or ``on_device``, nor for numbers near the limits of floats.
     report : callable, optional
         Called as ``report(done, total)``.
 
@@ -106,6 +106,8 @@ def rank(
     from deql.kernels import SPARE
 
     users, n = matrix.shape
+    if not matrix.has_canonical_format:  # the kernels would write beside their arrays
+        raise ValueError("histories must have their columns sorted within rows, each once")
     gains, shifts = np.atleast_2d(gain), np.atleast_2d(shift)
     if allowed is None:
         allowed = np.ones(n, bool)
@@ -125,7 +127,7 @@ def rank(
             part = matrix if slices == 1 else matrix[first:last]
             told = None if report is None else partial(_report_slice, report, done, slices)
             best = items[:, first:last], scores[:, first:last]
-            if rows is not None and squares is None and on_device is None:
+            if rows is not None and squares is None and on_device is None and rows.covers(gains, shifts, part):
                 rows.rank(run, gains, shifts, part, exclude_seen, allowed, *best)
                 if told is not None:
                     told(1, 1)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.candidates import keep_best, sort_best
+from deql.errors import ParameterError
 from deql.kernels import contributions
 from deql.parallel import even_bounds, run_slices, thread_count
 from deql.precision import PackedSymmetric
@@ -34,6 +35,13 @@ _LARGEST = 127
 _SMALLEST = 2.0**-60
 """The largest entry of a strip counts as at least this, so that a strip of zeros divides nothing by zero and what is
 too small for float32 is within the error bound."""
+
+_LARGEST_STEP = 2.0**32
+"""Steps are below this. Where P is positive definite they are 1/127 at most."""
+
+_ORDINARY = 2.0**170
+"""Roots of the diagonal, gains, shifts and weights of histories are zero, or from the inverse of this to this in size:
+else lists are made without rows."""
 
 _CHUNK = 32 * STRIP
 """Columns summed at once: their sums stay in the nearest cache, and of each row a run of memory is read."""
@@ -99,7 +107,7 @@ class ResidentRows:
         Parameters
         ----------
         precision : PackedSymmetric
-            P, its numbers finite.
+            P; a ParameterError says so if its numbers are not finite, or so large or small that lists could differ.
         buffer : object with the buffer protocol, optional
             :meth:`size` bytes to write to, from a multiple of 64 on, such as a shared mapping; new memory
             if not given.
@@ -111,10 +119,24 @@ class ResidentRows:
             buffer = np.empty(cls.size(n) + LINE, np.uint8)
             buffer = buffer[-buffer.ctypes.data % LINE :]
         rows = cls(precision, buffer)
+        if not _ordinary(rows.roots):
+            raise ParameterError(
+                f"no rows can be made of this P: its diagonal goes from {precision.diagonal().min():.3g} to "
+                f"{precision.diagonal().max():.3g}, but must lie between {_ORDINARY**-2:.0e} and {_ORDINARY**2:.0e}"
+            )
         tops = np.array([(left, top) for left in range(0, n, tile) for top in range(left, n, STRIP)])
         bounds = even_bounds(len(tops), min(len(tops), 64))
         run_slices(_fill, bounds, *rows.stored, tile, 1.0 / rows.roots, tops, *_views(buffer, n))
+        if not rows.steps.max() < _LARGEST_STEP:  # nor is NaN
+            raise ParameterError(
+                "no rows can be made of this P: it has numbers that are not finite, or is not positive definite"
+            )
         return rows
+
+    def covers(self, gains: NDArray[np.float64], shifts: NDArray[np.float64], matrix: csr_array) -> bool:
+        """Whether :meth:`rank` gives the right lists: no number may be near the limits of floats (see ``_share``)."""
+        values = matrix.data.astype(self.precision.dtype, copy=False)
+        return all(_ordinary(numbers.ravel()) for numbers in (gains, shifts, values))
 
     def rank(
         self,
@@ -127,7 +149,10 @@ class ResidentRows:
         items: NDArray[np.int32],
         scores: NDArray[np.float64],
     ) -> None:
-        """Write the best items of each history, and their exact scores, into the outputs, models × users × k."""
+        """Write the best items of each history, and their exact scores, into the outputs, models × users × k.
+
+        Only for models and histories that the rows cover.
+        """
         n, users = self.precision.n, matrix.shape[0]
         factors = np.full((len(gains), self.codes.shape[1]), np.nan)  # above no bar
         factors[:, :n] = np.where(allowed, gains * self.roots, np.nan)
@@ -147,6 +172,15 @@ def _views(buffer: Any, n: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     codes = np.frombuffer(buffer, np.int8, n * strips * STRIP)
     steps = np.frombuffer(buffer, np.float32, n * strips, offset=codes.nbytes)
     return codes.reshape(n, -1), steps.reshape(n, -1)
+
+
+@njit(cache=True, nogil=True)
+def _ordinary(numbers):  # type: ignore[no-untyped-def]
+    strange = 0
+    for t in range(len(numbers)):
+        size = np.float64(abs(numbers[t]))
+        strange += not ((size >= 1.0 / _ORDINARY) & (size <= _ORDINARY) | (size == 0.0))
+    return strange == 0
 
 
 @njit(cache=True, nogil=True)
@@ -189,14 +223,15 @@ def _scale(numbers, factor, factors, out):  # type: ignore[no-untyped-def]
 def _encode(square, rows, codes, steps, top, left):  # type: ignore[no-untyped-def]
     largest = np.empty(1, np.float32)
     for r in range(rows):
-        # Sizes of floats are in the order of their bits, and a maximum of whole numbers takes a tenth of the time.
-        bits, most = square[r].view(np.int32), np.int32(0)
+        # Sizes of floats are in the order of their bits, NaN above all, and a maximum of whole numbers takes a tenth
+        # of the time.
+        largest[0] = _SMALLEST
+        bits, most = square[r].view(np.int32), largest.view(np.int32)[0]
         for c in range(STRIP):
             most = max(most, bits[c] & np.int32(0x7FFFFFFF))
         largest.view(np.int32)[0] = most
-        peak = max(largest[0], np.float32(_SMALLEST))
-        steps[top + r, left // STRIP] = peak / np.float32(_LARGEST)
-        _round(square[r], np.float32(_LARGEST) / peak, codes[top + r, left : left + STRIP])
+        steps[top + r, left // STRIP] = largest[0] / np.float32(_LARGEST)
+        _round(square[r], np.float32(_LARGEST) / largest[0], codes[top + r, left : left + STRIP])
 
 
 @njit(cache=True, nogil=True)
@@ -246,8 +281,7 @@ def _sum_rows(codes, steps, rows, weights, sums, errors):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def _weigh(history, values, roots):  # type: ignore[no-untyped-def]
-    # What each row counts, filled up with rows that count nothing. All together count 1: what is lost in float32 is
-    # within the error bound then.
+    # What each row counts, filled up with rows that count nothing. All together count 1 (see _share).
     filled = -(-len(history) // _AT_ONCE) * _AT_ONCE
     rows, weights = np.full(filled, history[0], np.int64), np.zeros(filled, np.float32)
     total = 0.0
@@ -257,6 +291,31 @@ def _weigh(history, values, roots):  # type: ignore[no-untyped-def]
         rows[p] = history[p]
         weights[p] = values[p] * roots[history[p]] / total if total > 0.0 else 0.0
     return rows, weights
+
+
+@njit(cache=True, nogil=True)
+def _share(m):  # type: ignore[no-untyped-def]
+    """What share of E a sum of m rows is off by at most: the error bound that all rests on.
+
+    Let r_i = √P_ii (1 if that is 0), v_ji = P_ji/(r_j·r_i), T = Σ_j |x_j|·r_j, w_j = x_j·r_j/T and f_i = gain_i·r_i.
+    The score of an item i outside the history is f_i·T·Σ_j w_j·v_ji, and T is the same for all items: the sum times f_i
+    decides. (If T is 0, so are all sums and E: every item reaches the bar and is scored exactly.)
+    E = Σ_j |w_j|·step_j, where step_j is that of row j's strip with i in it. With u = 2⁻²⁴, in shares of E:
+
+    1. Codes: 1/2 as they are whole, and 4·127·u < 2⁻¹⁵ for v, step, 127/peak and v·127/peak in float32.
+    2. The sum: w, w·step, its product with the code and at most m + 3 additions in whatever order are m + 6
+       roundings in float32 of what is 127·E in size: 127·((1 + u)ᵐ⁺⁶ − 1) < 1.04·(m + 6)·2⁻¹⁷.
+    3. What underflows in float32: less than 2⁻¹¹⁰ for each row, as codes·steps are below 127·2³². As Σ_j |w_j| is 1 and
+       a step at least 2⁻⁶⁷, E is at least 2⁻⁶⁷, too: less than m·2⁻⁴².
+    4. The exact score, which is rounded itself: 3·2⁻⁵³ for each part, and m·2⁻⁵¹ as parts are made to add up, of
+       128·E at most; products and sums with f_i in float64 less still: together less than (m + 1)·2⁻⁴².
+    5. What underflows there: a part is off by 2⁻¹⁰⁷⁵·(1 + |x_j|) < 2⁻⁹⁰⁴, if |x_j| is ordinary, while |f_i|·T·E is
+       2⁻⁴·¹⁷⁰⁻⁶⁷ = 2⁻⁷⁴⁷ at least, if r, gains and weights are ordinary; nor can anything overflow then.
+
+    E as computed may be too small by (m + 8)·u of it. For m ≤ 2²⁰, and rows of more items take a terabyte,
+    (1/2 + (m + 16)·2⁻¹⁶)·(1 − (m + 8)·u) > 1/2 + 0.9·(m + 16)·2⁻¹⁶: more than all of these together.
+    """
+    return np.float32(0.5 + (m + 16) * 2.0**-16)
 
 
 @njit(cache=True, nogil=True)
@@ -320,9 +379,7 @@ def _rank_users(  # type: ignore[no-untyped-def]
             continue
         rows, weights = _weigh(history, given, roots)
         _sum_rows(codes, steps, rows, weights, sums, errors)
-        # A code is off by half a step and 2⁻¹⁴ of one at most; the roundings of m products and sums, each of at
-        # most 127 steps, by (m + 4)·2⁻¹⁷ of one. This is more than both, and than what exact scores are rounded by.
-        errors *= np.float32(0.5 + (len(history) + 16) * 2.0**-16)
+        errors *= _share(len(history))
         sums[history] = np.nan
         seen = history[allowed[history] & (not exclude_seen)]
         parts = np.empty(len(history))

@@ -39,11 +39,14 @@ def test_options_become_settings(model_file, told):
     assert (limits.k, limits.histories, limits.history, limits.body) == (7, 8, 9, 2048)
 
 
-def test_the_token_may_come_from_the_environment(model_file, told, monkeypatch):
+def test_the_token_may_come_from_the_environment(model_file, told, monkeypatch, capsys):
     monkeypatch.setenv("DEQL_TOKEN", "jam")
     run(["serve", model_file])
     assert told[0].token == "jam"
     assert told[0].curve is None
+    monkeypatch.setenv("DEQL_TOKEN", "")  # a secret that was not filled in must not open the door
+    assert run(["serve", model_file]) == 2
+    assert "the token is empty" in capsys.readouterr().err
 
 
 @needs_serve
@@ -54,7 +57,8 @@ def test_the_token_may_come_from_the_environment(model_file, told, monkeypatch):
         (["--workers", "0"], "--workers"),
         (["--timeout", "0"], "--timeout"),
         (["--token", " "], "the token is empty"),
-        (["--max-body", "tea"], "tea"),
+        (["--max-body", "tea"], "--max-body must be a number of bytes"),
+        (["--host", ""], "the host is empty"),
         (["--journal", "nowhere"], "the journal nowhere cannot be read"),
         (["--host", "no.such.host.invalid"], "there is no address"),
     ],

@@ -2,7 +2,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array, csr_matrix
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 from deql import DeqlError, Interactions
 from deql.errors import DataError
@@ -114,6 +114,20 @@ def test_ids_must_fit_the_matrix(ids, message):
 def test_what_is_no_matrix_of_numbers_is_an_error(thing):
     with pytest.raises(DeqlError, match="numbers"):
         as_interactions(thing)
+
+
+@pytest.mark.parametrize("kind", [csr_array, csc_array])
+@pytest.mark.parametrize("index", [-1, 3, 2**32])
+def test_a_matrix_with_entries_outside_its_shape_is_refused(kind, index):
+    outside = kind((np.ones(1, np.float32), np.array([index]), np.array([0, 1, 1, 1])), shape=(3, 3))
+    with pytest.raises(DataError, match=r"the sparse matrix contradicts itself: indices must be (<|>=) "):
+        Interactions.from_csr(outside)
+
+
+def test_duplicates_that_add_up_to_infinity_are_named():
+    twice = csr_array((np.full(2, 3e38, np.float32), np.array([1, 1]), np.array([0, 2])), shape=(1, 3))
+    with pytest.raises(DataError, match="row 0, column 1 is inf"):
+        Interactions.from_csr(twice)
 
 
 def test_a_matrix_with_unsorted_columns_is_put_in_order():

@@ -15,6 +15,10 @@ from pathlib import Path
 
 from deql import EASE, Interactions
 from deql.serve.settings import Settings
+from deql.store import checksum, load
+
+_EXPECTED = {}
+"""For each model that was saved here, by its checksum: what it recommends to who has tea."""
 
 _PROGRAM = """
 import sys
@@ -25,9 +29,11 @@ sys.exit(run(Settings.from_json(sys.argv[1])))
 
 
 def save_model(path, l2=1.0, last="oat"):
-    """A model of four goods; other l2 make other checksums."""
+    """A model of four goods; other l2 make other checksums and scores."""
     pairs = [("ann", "tea"), ("ann", "jam"), ("bob", "tea"), ("bob", "egg"), ("cid", "jam"), ("cid", last)]
     EASE(l2=l2).fit(Interactions.from_pairs(*zip(*pairs, strict=True))).save(path)
+    best = load(path).recommend([["tea"]], k=2)
+    _EXPECTED[checksum(path)] = list(zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True))
     return path
 
 
@@ -45,13 +51,17 @@ def wait_for(true, seconds=60.0):
 
 
 class Server:
-    """``deql serve`` as a process; ``wait`` until it answers."""
+    """``deql serve`` as a process; ``wait`` until it answers.
 
-    def __init__(self, model: Path, log: Path, **settings):
+    ``before`` is run in the process first; ``stdin`` is its standard input, if not that of the tests.
+    """
+
+    def __init__(self, model: Path, log: Path, before="", stdin=None, **settings):
         self.settings = Settings(str(model), port=0, **settings)
         self.model, self.log = model, log
+        program = [sys.executable, "-c", before + _PROGRAM, self.settings.to_json()]
         with log.open("wb") as file:
-            self.process = subprocess.Popen([sys.executable, "-c", _PROGRAM, self.settings.to_json()], stderr=file)
+            self.process = subprocess.Popen(program, stdin=stdin, stderr=file, start_new_session=True)
 
     def wait(self):
         started = wait_for(lambda: self.events("start") or self.process.poll() is not None, 120)
@@ -85,10 +95,7 @@ class Server:
             connection.close()
 
     def recommend(self):
-        status, answer = self.ask("POST", "/recommend", json.dumps({"histories": [["tea"]], "k": 2}))
-        assert status == 200, answer
-        assert len(answer["results"][0]["recommendations"]) == 2
-        return answer["checksum"]
+        return recommend(self)
 
     def reload(self):
         return self.ask("POST", "/admin/reload")
@@ -102,6 +109,15 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+def recommend(server):
+    """The checksum of an answer, whose list is that of the model with this checksum."""
+    status, answer = server.ask("POST", "/recommend", b'{"histories": [["tea"]], "k": 2}')
+    assert status == 200, answer
+    best = [(one["item"], one["score"]) for one in answer["results"][0]["recommendations"]]
+    assert best == _EXPECTED[answer["checksum"]]
+    return answer["checksum"]
 
 
 class Asking:

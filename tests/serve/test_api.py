@@ -187,8 +187,11 @@ def test_errors_around_the_questions(api):
     ]:
         got, answer = api.ask(method, path)
         assert (path, got, answer["error"]["code"]) == (path, status, code)
-    got, answer = api.ask("POST", "/recommend", b"histories=tea", {"content-type": "application/x-www-form-urlencoded"})
-    assert (got, answer["error"]["code"]) == (415, "unsupported_media_type")
+    for kind in ("application/x-www-form-urlencoded", "text/json", "application/jsonx", ""):
+        got, answer = api.ask("POST", "/recommend", b'{"histories": []}', {"content-type": kind})
+        assert (got, answer["error"]["code"]) == (415, "unsupported_media_type")
+    for path in ("/docs/", "/health/", "/page", "/items/egg/similar/"):  # nobody is sent elsewhere
+        assert api.ask("GET", path)[1]["error"]["code"] == "not_found"
 
 
 def test_pages_and_health_can_be_looked_for(api):
@@ -232,7 +235,7 @@ def test_integer_ids_and_titles(numbered):
 
 
 def test_ids_with_slashes(toy):
-    names = np.array(["a/b", "a", "c/similar", "ü %", "e"], object)
+    names = np.array(["a/b", "a", "c/similar", "ü %", "a line\nbreak"], object)
     model = deql.EASE(l2=1.0).fit(deql.Interactions.from_csr(toy.matrix, items=names))
     api = asker(Served(model))
     for name in names:

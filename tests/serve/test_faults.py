@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,14 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
+from deql.serve.host import Host
 from deql.serve.metrics import FOLDER
+from deql.serve.served import Served
+from deql.serve.service import create_app
+from deql.serve.settings import Settings
 from deql.store import checksum
-from tests.serve.running import Asking, Server, basic, is_running, replace, save_model, wait_for
+from tests.serve.asking import Asker
+from tests.serve.running import Asking, Server, basic, is_running, recommend, replace, save_model, wait_for
 
 pytestmark = pytest.mark.serve
 
@@ -25,16 +30,28 @@ TOKEN = "tëa for two"
 TIMEOUT = 1.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("faults")
-    running = Server(
-        save_model(folder / "shop.deql"), folder / "log", workers=2, threads=1, token=TOKEN, timeout=TIMEOUT
-    )
+@contextmanager
+def started(folder):
+    model = save_model(folder / "shop.deql")
+    running = Server(model, folder / "log", workers=2, threads=1, token=TOKEN, timeout=TIMEOUT)
     try:
         yield running.wait()
     finally:
         running.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with started(tmp_path_factory.mktemp("faults")) as running:
+        yield running
+
+
+@pytest.fixture
+def server(shared):
+    """A server for tests that leave its processes alone; whatever the last one did, it has the first model again."""
+    save_model(shared.model)
+    assert shared.reload()[0] == 200
+    return shared
 
 
 def test_bad_files_change_nothing(server):
@@ -70,6 +87,20 @@ def test_bad_files_change_nothing(server):
     assert server.reload()[1]["changed"] is False
 
 
+def test_a_request_keeps_to_its_model(tmp_path, monkeypatch):
+    old, new = (Served.open(save_model(tmp_path / f"{l2}.deql", l2=l2)) for l2 in (1.0, 2.0))
+    host = Host(old)
+    asker, rank = Asker(create_app(host, Settings("shop.deql", quiet=True))), old.rank
+
+    def swapped_meanwhile(queries):
+        host.current = new
+        return rank(queries)
+
+    monkeypatch.setattr(old, "rank", swapped_meanwhile)
+    assert recommend(asker) == old.checksum
+    assert recommend(asker) == new.checksum
+
+
 def test_hangup_and_reloads_at_once(server):
     save_model(server.model, l2=3.0)
     seen = len(server.events("reload"))
@@ -97,7 +128,7 @@ def test_old_copies_are_let_go(server):
         maps = [Path(f"/proc/{pid}/maps").read_text().splitlines() for pid in server.workers()]
         return [len({line.split()[4] for line in lines if line.endswith("(deleted)")}) for lines in maps]
 
-    assert copies() == [2, 2]
+    wait_for(lambda: copies() == [2, 2])
     files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
     for l2 in (5.0, 6.0, 7.0):
         save_model(server.model, l2=l2)
@@ -145,26 +176,25 @@ def test_tokens(server):
     assert server.ask("POST", "/admin/reload", authorization=basic(TOKEN))[0] == 401  # a browser sends it unasked
 
 
-def test_a_worker_that_dies_is_replaced(server):
-    server.model.write_bytes(b"garbage")  # it starts from the copy
-    old = server.workers()
-    assert len(old) == 2
-    expected = server.recommend()
-    os.kill(old[0], signal.SIGKILL)
-    wait_for(lambda: not is_running(old[0]))
-    with Asking(server) as asking:
-        new = wait_for(lambda: set(server.workers()) - set(old))
-        assert server.events("worker_died")[-1]["exit"] == -signal.SIGKILL
-        wait_for(lambda: any(event["pid"] in new for event in server.events("request")))
-    assert set(asking.checksums) == {expected}
+def test_processes_that_are_killed(tmp_path):
+    with started(tmp_path) as server:
+        server.model.write_bytes(b"garbage")  # workers start from the copy
+        old = server.workers()
+        assert len(old) == 2
+        expected = server.recommend()
+        os.kill(old[0], signal.SIGKILL)
+        wait_for(lambda: not is_running(old[0]))
+        with Asking(server) as asking:
+            new = wait_for(lambda: set(server.workers()) - set(old))
+            assert server.events("worker_died")[-1]["exit"] == -signal.SIGKILL
+            wait_for(lambda: any(event["pid"] in new for event in server.events("request")))
+        assert set(asking.checksums) == {expected}
 
-
-def test_no_worker_outlives_the_supervisor(server):  # the last: it ends the server
-    workers = server.workers()
-    assert len(workers) == 2
-    settings = Path(f"/proc/{workers[0]}/environ").read_text().split("\0")
-    [folder] = [Path(one.partition("=")[2]) for one in settings if one.startswith(FOLDER)]
-    assert folder.is_dir()
-    assert server.end(signal.SIGKILL) == -signal.SIGKILL
-    wait_for(lambda: not any(is_running(pid) for pid in workers))
-    assert not folder.exists()
+        workers = server.workers()
+        assert len(workers) == 2
+        settings = Path(f"/proc/{workers[0]}/environ").read_text().split("\0")
+        [folder] = [Path(one.partition("=")[2]) for one in settings if one.startswith(FOLDER)]
+        assert folder.is_dir()
+        assert server.end(signal.SIGKILL) == -signal.SIGKILL
+        wait_for(lambda: not any(is_running(pid) for pid in workers))
+        assert not folder.exists()

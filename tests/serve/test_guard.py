@@ -16,8 +16,10 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 import uvicorn
 from uvicorn.server import ServerState
 
-from deql.serve import guard as guard_module
-from deql.serve.guard import Guard, may_pass
+from deql.serve import exchange
+from deql.serve.access import may_pass
+from deql.serve.exchange import BEGAN
+from deql.serve.guard import Guard
 from deql.serve.logs import JsonLines
 from deql.serve.metrics import Metrics
 from deql.serve.protocol import Impatient
@@ -122,7 +124,7 @@ def test_what_is_refused_is_read_to_its_end(monkeypatch):
     asyncio.run(left.go(Guard(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
     assert left.status == 413
     assert not left._pieces
-    monkeypatch.setattr(guard_module, "_DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(exchange, "_DRAIN_SECONDS", 0.01)
     endless = Exchange(body=[], headers=[(b"content-length", b"50")])
     asyncio.run(endless.go(Guard(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
     assert endless.code == "body_too_large"
@@ -178,6 +180,7 @@ def test_tokens():
     assert not may_pass(b"", b"")
     given = {"settings": {"token": "tea"}}
     assert ask(echo, **given).headers[b"www-authenticate"].startswith(b"Basic ")
+    assert ask(echo, "/admin/reload", **given).headers[b"www-authenticate"].startswith(b"Bearer ")
     assert ask(echo, body=[b"1"], headers=[(b"authorization", b"Bearer tea")], **given).status == 200
     assert ask(echo, "/health", body=[b""], **given).status == 200
 
@@ -204,11 +207,11 @@ PARSERS = [
 
 
 @asynccontextmanager
-async def listening(parser, app):
+async def listening(parser, app, seconds=0.2):
     """A server with little patience, in this process: its port and its connections."""
     module = importlib.import_module(f"uvicorn.protocols.http.{parser}_impl")
     base = module.H11Protocol if parser == "h11" else module.HttpToolsProtocol
-    protocol = type("Protocol", (Impatient, base), {"seconds": 0.2, "most": 4})
+    protocol = type("Protocol", (Impatient, base), {"seconds": seconds, "most": 4})
     config = uvicorn.Config(app, log_config=None, ws="none", timeout_keep_alive=1)
     config.load()
     state = ServerState()
@@ -235,21 +238,22 @@ def test_a_client_that_does_not_listen(parser):
     asyncio.run(stall())
 
 
+async def talk(port, *pieces, pause=0.05):
+    """All that a server answers to pieces that are sent one after the other."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await asyncio.sleep(pause)
+        return await asyncio.wait_for(reader.read(), 3)
+    except ConnectionError:
+        return b"reset"
+    finally:
+        writer.close()
+
+
 @pytest.mark.parametrize("parser", PARSERS)
 def test_impatience(parser):
-
-    async def talk(port, *pieces, pause=0.05):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        try:
-            for piece in pieces:
-                writer.write(piece)
-                await asyncio.sleep(pause)
-            return await asyncio.wait_for(reader.read(), 3)
-        except ConnectionError:
-            return b"reset"
-        finally:
-            writer.close()
-
     async def everything():
         good = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         last = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -275,6 +279,39 @@ def test_impatience(parser):
     assert second.startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 408 " in second
     assert many.startswith(b"HTTP/1.1 503 ")
+    for refused in (dripping, garbage, many):  # has what every answer has
+        for name in (b"x-request-id", b"content-security-policy", b"referrer-policy", b"cache-control"):
+            assert b"\r\n" + name + b": " in refused
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_the_clock_runs_from_the_first_byte(parser):
+    ages = []
+
+    async def app(scope, receive, send):
+        ages.append(asyncio.get_running_loop().time() - scope["state"][BEGAN])
+        await echo(scope, receive, send)
+
+    async def drip():
+        async with listening(parser, app, seconds=5) as (port, _):
+            again = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            return await talk(port, b"GET / HTTP/1.1\r\n", b"Host: ", b"a\r\n\r\n", again)
+
+    assert asyncio.run(drip()).count(b"HTTP/1.1 200 ") == 2
+    first, second = ages
+    assert first >= 0.09
+    assert second < first  # each request has its own
+
+
+def test_what_headers_took_is_gone_for_the_rest():
+    late = Exchange(body=(), headers=[(b"content-length", b"5")])
+
+    async def go():
+        late.scope["state"] = {BEGAN: asyncio.get_running_loop().time() - 100}
+        await asyncio.wait_for(late.go(Guard(echo, Settings("shop.deql", timeout=99), Metrics())), 5)
+
+    asyncio.run(go())
+    assert late.code == "request_timeout"
 
 
 @pytest.mark.parametrize(
@@ -285,10 +322,14 @@ def test_impatience(parser):
         ({}, b"[::1]:80", True),
         ({}, b"evil.example:8000", False),
         ({}, b"localhost.evil.example", False),
-        ({"host": "0.0.0.0"}, b"shop.example", True),
+        ({}, b"", True),
+        ({"host": "0.0.0.0"}, b"shop.example", False),
+        ({"host": "0.0.0.0"}, b"10.1.2.3:8000", True),
+        ({"host": "0.0.0.0"}, b"10.1.2.3.evil.example", False),
+        ({"host": "shop.example"}, b"SHOP.example:80", True),
     ],
 )
-def test_without_a_token_a_local_server_is_called_localhost(settings, name, passes):
+def test_without_a_token_it_has_no_foreign_name(settings, name, passes):
     asked = ask(echo, body=[b"tea"], headers=[(b"host", name), (b"content-length", b"3")], settings=settings)
     assert asked.status == (200 if passes else 421)
     assert passes or asked.code == "misdirected"

@@ -66,7 +66,9 @@ def address(host):
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()
+    latest = time.monotonic() + 10
     while not server.started:
+        assert time.monotonic() < latest, "the server did not start"
         time.sleep(0.01)
     host_name, port = server.servers[0].sockets[0].getsockname()[:2]
     yield f"http://{host_name}:{port}"
@@ -90,14 +92,16 @@ def visit(browser, address):
     wrong: list[str] = []
 
     @contextlib.contextmanager
-    def opened(path="/", expected="", **how):
+    def opened(path="/", expected="", under="", **how):
         context = browser.new_context(reduced_motion="reduce", **({"viewport": {"width": 1280, "height": 900}} | how))
         page = context.new_page()
         page.set_default_timeout(15_000)
         page.on("console", lambda said: wrong.append(said.text) if not (expected and expected in said.text) else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-        page.goto(address + path, wait_until="commit")
+        if under:
+            page.route("**/*", lambda route: behind(under, route))
+        page.goto(address + under + path, wait_until="commit")
         page.wait_for_selector(".row, .operation")
         settle(page)
         yield page
@@ -105,6 +109,15 @@ def visit(browser, address):
 
     yield opened
     assert wrong == []
+
+
+def behind(prefix, route):
+    """A proxy that has the server at a path, and nothing at any other."""
+    path = route.request.url.split("/", 3)[3]
+    if not f"/{path}".startswith(f"{prefix}/"):
+        return route.abort()
+    there = route.request.url.replace(f"{prefix}/", "/", 1)
+    return route.fulfill(response=route.fetch(url=there))
 
 
 def settle(page):
@@ -190,6 +203,7 @@ def test_the_other_two_controls(visit, model):
         page.locator("#alpha").press("End")
         assert listed(page) == best(model, FIRST, zero_diagonal=True, popularity_power=1.0)
         page.wait_for_function("() => document.getElementById('diagonal-says').textContent.includes('from 0 to 0,')")
+        assert page.locator(".b.idle").count() == 1
         page.locator("#alpha").dblclick()
         assert listed(page) == best(model, FIRST, zero_diagonal=True)
 
@@ -284,9 +298,10 @@ def test_the_address_holds_the_view(visit, model):
         page.wait_for_selector(".chip.unknown")
         assert page.locator("#note").inner_text() == "The model does not know nobody has this."
         assert listed(page) == best(model, ["tea"], k=5)
-        page.evaluate("location.hash = '#k=5'")
+        page.evaluate("location.hash = '#k=5&b=1e300&alpha=-999'")
         page.get_by_role("heading", name="What most people have").wait_for()
         assert chips(page) == []
+        assert page.locator("#banner").is_hidden()
 
 
 def test_the_curve_sets_b(visit, model):
@@ -307,11 +322,78 @@ def test_the_page_recovers_by_itself(visit):
         assert "does not answer" in page.locator("#banner").inner_text()
         page.unroute("**/recommend")
         page.wait_for_selector("#banner", state="hidden")
-        page.evaluate("location.hash = '#h=tea&k=5&b=1e9'")
+        error = {"error": {"code": "limit_exceeded", "message": "histories: too many"}}
+        page.route("**/recommend", lambda route: route.fulfill(status=422, json=error))
+        page.locator("#b").press("ArrowLeft")
         page.wait_for_selector("#banner:not([hidden])")
-        assert page.locator("#banner").inner_text().startswith("b: ")
+        assert page.locator("#banner").inner_text() == "histories: too many"
+        page.unroute("**/recommend")
         page.locator("#reset").click()
         page.wait_for_selector("#banner", state="hidden")
+
+
+def test_a_long_history_takes_two_lines_and_few_reasons(visit, serving):
+    generator = np.random.default_rng(5)
+    users, items = np.nonzero(generator.random((200, 70)) < 0.3)
+    names = np.array([f"package-{at:02}" for at in range(70)], object)
+    model = deql.DEQL(l2=1.0, dropout=0.3, b=0.25).fit(
+        deql.Interactions.from_pairs([f"u{user}" for user in users], names[items])
+    )
+    history = names[:60].tolist()
+    serving(model, history)
+    with visit() as page:
+        assert listed(page) == best(model, history)
+        for width in (360, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            shown = page.locator(".chip").count()
+            page.get_by_role("button", name=f"and {60 - shown} more").wait_for()
+            tops = page.locator("#chips > li").evaluate_all("all => all.map(one => one.offsetTop)")
+            assert len(set(tops)) == 2
+            assert chips(page)[-1] == history[-1]
+        page.locator(".more").click()
+        assert chips(page) == history
+        page.locator(".more").click()
+        assert page.locator(".chip").count() == shown
+        row = page.locator(".row").first
+        row.locator(".why").click()
+        values = row.locator(".parts td").evaluate_all("all => all.map(one => Number(one.dataset.value))")
+        pieces = row.locator(".piece").evaluate_all("all => all.map(one => Number(one.dataset.value))")
+        assert len(values) == 40 + 2
+        assert math.fsum(values[:-1]) == values[-1] == pytest.approx(math.fsum(pieces))
+        page.evaluate("names => location.hash = `#k=5&${names.map((name) => `h=${name}`).join('&')}`", names.tolist())
+        page.get_by_text("nothing is left to recommend").wait_for()
+
+
+def test_a_late_answer_does_not_open_the_search_again(visit):
+    with visit() as page:
+        box = page.locator("#search")
+        page.evaluate(
+            "() => { const at_once = fetch; window.answers = 0;"
+            "window.fetch = async (...what) => { const answer = await at_once(...what);"
+            "await new Promise((done) => setTimeout(done, 100)); window.answers += 1; return answer; } }"
+        )
+        box.fill("tam")
+        box.press("Escape")
+        page.wait_for_function("() => window.answers === 2")  # to the focus and to the word
+        page.wait_for_timeout(50)
+        assert page.locator("#found").is_hidden()
+        box.press("ArrowDown")
+        page.locator("#found").wait_for()
+
+
+def test_the_page_works_behind_a_path(visit, model):
+    with visit(under="/shop/recs") as page:
+        assert listed(page) == best(model, FIRST)
+        page.locator("#search").fill("tamar")
+        page.locator("#search").press("Enter")
+        page.locator(".chip", has_text="tamarind").wait_for()
+        assert listed(page) == best(model, [*FIRST, "tamarind"])
+        page.wait_for_selector(".node.centre")
+        page.get_by_role("link", name="API").click()
+        page.wait_for_selector(".operation")
+        assert "/shop/recs/recommend'" in page.locator("#post-recommend .copied pre").inner_text()
+        home = page.get_by_role("link", name="The page").evaluate("link => link.href")
+        assert home.endswith("/shop/recs/")
 
 
 @pytest.fixture
@@ -330,7 +412,7 @@ def serving(host):
 
 def test_a_model_without_a_rule_has_no_sliders(visit, serving, toy):
     serving(deql.Popularity().fit(toy), ["tea"])
-    with visit(expected="422") as page:
+    with visit("/#h=tea&k=5&b=1&alpha=1&diagonal=zero", expected="422") as page:
         assert page.locator("input[type=range]").count() == 0
         assert "no slider" in page.locator("#rule").inner_text()
         assert listed(page)[0] == "egg"
@@ -354,6 +436,14 @@ def test_numbers_are_shown_by_their_titles(visit, serving, toy):
         assert listed(page) == expected
         assert chips(page) == ["jam", "Oat"]
         assert set(page.locator(".node title").all_text_contents()) == set(titles)
+        page.goto(f"{page.url.split('#')[0]}docs")
+        page.wait_for_selector(".operation")
+        asked = page.locator("#post-recommend")
+        assert str(ids[1]) in asked.locator(".copied pre").inner_text()
+        asked.locator("summary").click()
+        asked.locator(".send").click()
+        asked.locator(".try pre").wait_for()
+        assert str(ids[2]) in asked.locator(".try pre").inner_text()
 
 
 CONTRAST = """() => {

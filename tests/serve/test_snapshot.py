@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from deql import store
-from deql.errors import ModelFileError
+from deql.errors import ModelFileError, ParameterError
+from deql.resident import ResidentRows
 from deql.serve import snapshot
+from deql.serve.rows import attach
 from tests.serve.running import save_model
 
 pytestmark = pytest.mark.serve
@@ -73,6 +75,35 @@ def on_disk(monkeypatch):
 
     monkeypatch.setattr(snapshot, "_share_blocks", cannot)
     monkeypatch.setattr(snapshot, "fits", lambda size: False)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
+def test_what_is_in_memory_is_sealed(model, monkeypatch):
+    on_disk(monkeypatch)
+    monkeypatch.setattr(snapshot, "fits", lambda size: True)
+    copy = snapshot.take(model)
+    try:
+        assert set(copy.files) == {"model", "rows"}
+        for file in copy.files.values():
+            for change in (lambda: os.pwrite(file, b"x", 0), lambda: os.ftruncate(file, 1)):  # noqa: B023
+                with pytest.raises(PermissionError):
+                    change()
+        served = store.load(snapshot.path_of(copy.files["model"]), verify=False)
+        attach(served, copy.files["rows"])
+        assert served.recommend([["tea"]], k=1).ids.tolist() == store.load(model).recommend([["tea"]], k=1).ids.tolist()
+    finally:
+        copy.close()
+
+
+def test_without_rows_it_is_served_too(model, monkeypatch, caplog):
+    def cannot(precision, buffer):
+        raise ParameterError("no rows can be made of this P")
+
+    monkeypatch.setattr(ResidentRows, "fill", cannot)
+    copy = snapshot.take(model)
+    copy.close()
+    assert list(copy.files) == ["model"]
+    assert "rows_left_out" in caplog.messages
 
 
 def test_where_the_copy_is(model, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -51,10 +52,14 @@ def serve(
     from deql.serve.curve import read_curve
     from deql.serve.settings import Limits, Settings
 
+    if token is None:  # an option's empty variable counts as none; here it is a secret that was not filled in
+        token = os.environ.get("DEQL_TOKEN")
     token = None if token is None else token.strip()
     if token == "":
         raise ParameterError("the token is empty: give one that cannot be guessed, or none")
-    limits = Limits(k=max_k, histories=max_histories, history=max_history, body=parse_bytes(max_body))
+    if not host:
+        raise ParameterError("the host is empty: give an address to listen at, such as 127.0.0.1")
+    limits = Limits(k=max_k, histories=max_histories, history=max_history, body=parse_bytes(max_body, "--max-body"))
     settings = Settings(
         str(model_file), host, port, workers, threads, token=token, timeout=timeout, limits=limits, quiet=quiet,
         curve=None if journal is None else read_curve(journal),
@@ -64,7 +69,7 @@ def serve(
 
 def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) -> None:
     """Serve until told to end, and leave with the server's exit code."""
-    from deql.serve.guard import is_local
+    from deql.serve.access import is_local
     from deql.serve.supervisor import run
 
     def tell(address: str) -> None:

@@ -238,19 +238,25 @@ def canonical(matrix: Any) -> csr_array:
     if matrix.dtype.kind not in "biuf":
         raise DataError(f"the matrix must hold real numbers, got {matrix.dtype}")
     dtype = np.float64 if matrix.dtype == np.float64 else np.float32
+    if hasattr(matrix, "check_format"):
+        # SciPy takes columns beyond the shape; it and the kernels would read and write beside their arrays.
+        try:
+            type(matrix)(matrix).check_format()
+        except ValueError as error:
+            raise DataError(f"the sparse matrix contradicts itself: {error}") from None
     csr = csr_array(matrix, dtype=dtype)
     if csr.indices.dtype != np.int32 and max(csr.nnz, *csr.shape) < 2**31:  # half the memory, and one kernel to compile
         csr = csr_array((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)), shape=csr.shape)
-    if not np.isfinite(csr.data).all():
+    if not csr.has_canonical_format or (csr.nnz and not csr.data.all()):
+        csr = csr.copy()
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+    if not np.isfinite(csr.data).all():  # duplicates can add up to infinity, too
         place = int(np.flatnonzero(~np.isfinite(csr.data))[0])
         row = int(np.searchsorted(csr.indptr, place, side="right")) - 1
         raise DataError(
             f"row {row}, column {csr.indices[place]} is {csr.data[place]}: remove or replace values that are not finite"
         )
-    if not csr.has_canonical_format or (csr.nnz and not csr.data.all()):
-        csr = csr.copy()
-        csr.sum_duplicates()
-        csr.eliminate_zeros()
     return csr
 
 

@@ -14,10 +14,10 @@ _FACTORS |= {f"{letter}{rest}": 1024**power for power, letter in enumerate("kmgt
 _FACTORS["b"] = 1
 
 
-def parse_bytes(amount: Any) -> int:
+def parse_bytes(amount: Any, name: str = "memory") -> int:
     """A number of bytes from ``4_000_000_000``, ``"4GiB"``, ``"512 MiB"``, ``"1.5 GB"`` or ``"4G"``.
 
-    GiB, Gi and G are 2³⁰ bytes, GB is 10⁹.
+    GiB, Gi and G are 2³⁰ bytes, GB is 10⁹. ``name`` is what an error calls it.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def parse_bytes(amount: Any) -> int:
     factor = _FACTORS.get(found[2].lower()) if found else None
     if isinstance(amount, bool) or found is None or factor is None or not (size := int(float(found[1]) * factor)):
         raise ParameterError(
-            f"memory must be a number of bytes such as '4GiB', '512MiB' or 4_000_000_000, got {amount!r}"
+            f"{name} must be a number of bytes such as '4GiB', '512MiB' or 4_000_000_000, got {amount!r}"
         )
     return size
 

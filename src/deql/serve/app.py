@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from fastapi import FastAPI
 from fastapi import Path as InPath
 from fastapi import Query as InQuery
 from fastapi.exceptions import RequestValidationError
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
@@ -36,6 +38,8 @@ _JSON = "application/json"
 _SHORT = 500
 """Items in an answer that takes less time to make than to hand to another thread."""
 
+_LONG_AT_ONCE = 2
+
 _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and two vectors.
 
 Errors are `{"error": {"code": …, "message": …}}`; codes do not change between versions. An item is named by its id:
@@ -46,6 +50,21 @@ _KINDS_OF_ID = ("int", "str")
 
 Rule = Annotated[schemas.RuleChange, InQuery()]
 ItemInPath = Annotated[str, InPath(description="Item id; slashes may be part of it.")]
+
+
+class _Any(Convertor[str]):
+    """A part of an address that may hold slashes, as ``path`` may, and line breaks, too."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("any", _Any())
 
 
 class _Similar(schemas.RuleChange):
@@ -69,7 +88,14 @@ def create_api(host: Host, settings: Settings, tell_batch: Callable[[int], None]
         Called with the number of histories that are ranked together.
     """
     batcher = Batcher(tell_batch)
-    api = FastAPI(title="deql", version=deql.__version__, description=_ABOUT, docs_url=None, redoc_url=None)
+    api = FastAPI(
+        title="deql",
+        version=deql.__version__,
+        description=_ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     _add_errors(api)
     _add_questions(api, host, settings, batcher)
     _add_model(api, host, settings)
@@ -80,17 +106,22 @@ def create_api(host: Host, settings: Settings, tell_batch: Callable[[int], None]
 
 def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batcher) -> None:
     limits = settings.limits
+    long_answers = asyncio.Semaphore(_LONG_AT_ONCE)
 
     @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 413, 415, 422, 503))
     async def recommend(asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
         served = _current(host)
         queries, unknown = answers.queries_of(served, asked, limits)
-        lists = await batcher.rank(served, queries)
-        make = partial(_text, answers.recommendations, served, asked, queries, lists, unknown)
-        # A long answer is not made on the event loop, where everybody would wait for it.
-        short = asked.explain is None and asked.k * len(queries) <= _SHORT
-        return Response(make() if short else await asyncio.to_thread(make), media_type=_JSON)
+        if asked.explain is None and asked.k * len(queries) <= _SHORT:
+            lists = await batcher.rank(served, queries)
+            return _json(answers.recommendations(served, asked, queries, lists, unknown))
+        # A long answer is not made on the event loop, where everybody would wait for it, and few at a time: then those
+        # that came first are answered in time, rather than all too late.
+        async with long_answers:
+            lists = await batcher.rank(served, queries)
+            make = partial(_text, answers.recommendations, served, asked, queries, lists, unknown)
+            return Response(await asyncio.to_thread(make), media_type=_JSON)
 
     @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
     async def explain(asked: schemas.ExplainRequest) -> Response:
@@ -105,7 +136,7 @@ def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batche
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
         return _json(await asyncio.to_thread(answers.items, _current(host), q, limit))
 
-    @api.get("/items/{item:path}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
+    @api.get("/items/{item:any}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
     async def similar(item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
         """The items that having this one speaks for most."""
         served = _current(host)
@@ -115,7 +146,7 @@ def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batche
         [ranked] = await batcher.rank(served, [Query([column], asked.k, rule=asked.rule)])
         return _json(answers.similar(served, column, ranked))
 
-    @api.get("/items/{item:path}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
+    @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
     async def neighbours(item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
         """The neighbourhood of an item: a directed graph of signed weights."""
         served = _current(host)
@@ -195,7 +226,8 @@ def _add_errors(api: FastAPI) -> None:
 
     @api.exception_handler(RequestValidationError)
     async def of_schema(request: Request, error: RequestValidationError) -> Response:
-        if request.method == "POST" and "json" not in request.headers.get("content-type", ""):
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if request.method == "POST" and not re.fullmatch(r"application/(.*\+)?json", kind):
             return error_response(
                 415,
                 "unsupported_media_type",

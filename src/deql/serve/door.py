@@ -12,22 +12,32 @@ import logging
 import mmap
 import os
 import socket
+import struct
 from collections.abc import Callable, Sized
 
 from deql.serve.logs import log
 
-__all__ = ["Counts", "Door", "counts_file"]
+__all__ = ["Counts", "Door", "counts_file", "left"]
 
 _MOMENT = 0.002
 _FULL_SECONDS = 1.0
 _NOBODY = 2**31 - 1
+"""The count of a worker that takes no connections, so that nobody waits for it."""
+
+_COUNT = struct.Struct("i")
 
 
 def counts_file(folder: str, workers: int) -> int:
     """An open file, for all workers to say in how many connections each has."""
     file = os.open(os.path.join(folder, "connections"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    os.truncate(file, 4 * workers)
+    for place in range(workers):
+        left(file, place)
     return file
+
+
+def left(file: int, place: int) -> None:
+    """Say that the worker of a place is not there; who ends in good order says so itself."""
+    os.pwrite(file, _COUNT.pack(_NOBODY), place * _COUNT.size)
 
 
 class Counts:
@@ -38,14 +48,17 @@ class Counts:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = counts_file(folder, workers=2)
-    ...     one, other = Counts(file, 0), Counts(file, 1)
-    ...     os.close(file)
+    >>> one = Counts(file, 0)
     >>> one.say(3)
-    >>> one.least, other.least
-    (0, 0)
-    >>> other.say(5)
     >>> one.least
     3
+    >>> other = Counts(file, 1)
+    >>> one.least
+    0
+    >>> left(file, 1)  # it died
+    >>> one.least
+    3
+    >>> os.close(file)
     """
 
     def __init__(self, file: int, place: int) -> None:
@@ -84,6 +97,7 @@ class Door:
         self._listener, self._counts, self._connections, self._protocol = listener, counts, connections, protocol
         self._coming: set[asyncio.Task[object]] = set()
         self._waiting: asyncio.TimerHandle | None = None
+        self._is_open = True
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(listener, self._knocked)
 
@@ -93,11 +107,12 @@ class Door:
         if self._waiting is not None:
             self._waiting.cancel()
         self._listener.close()
-        self._counts.say(_NOBODY)  # nobody should wait for this worker
+        self._is_open = False
+        self.say()
 
     def say(self) -> int:
         """Tell the others how many connections there are here."""
-        count = len(self._connections) + len(self._coming)
+        count = len(self._connections) + len(self._coming) if self._is_open else _NOBODY
         self._counts.say(count)
         return count
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -12,14 +13,18 @@ from typing import Any
 from deql.errors import DeqlError
 from deql.serve.channel import Channel, pair
 
-__all__ = ["Member", "WorkerError"]
+__all__ = ["Member", "WorkerError", "WorkerGoneError"]
 
 _PATIENCE = 10.0
 """Seconds for a message to be sent or to arrive whole; they are small, so that only a stopped process takes longer."""
 
 
 class WorkerError(DeqlError):
-    """A worker that is gone, hangs, or says that it cannot do what it was asked."""
+    """A worker that is gone, or says that it cannot do what it was asked."""
+
+
+class WorkerGoneError(WorkerError):
+    """A worker that ended, or cannot be reached; another one will take its place."""
 
 
 class Member:
@@ -38,7 +43,8 @@ class Member:
         on_request: Callable[[Member, dict[str, Any]], None],
     ) -> None:
         self._process, self._channel, self._on_request = process, channel, on_request
-        self._asked: dict[str, asyncio.Future[None]] = {}
+        self._asked: dict[int, asyncio.Future[None]] = {}
+        self._numbers = itertools.count()
         self.ready = False
         asyncio.get_running_loop().add_reader(channel.fileno(), self._receive)
 
@@ -48,15 +54,17 @@ class Member:
     ) -> Member:
         """A new process; ``on_request`` is called with what it asks for.
 
-        It finds modules where this one does, but not in the folder that it happens to be started in (``-P``).
+        It finds modules where this one does, but not in the folder that it happens to be started in (``-P``). It has a
+        process group of its own: a terminal's Ctrl-C is for the supervisor alone.
         """
         ours, theirs = pair(_PATIENCE)
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "deql.serve.worker", str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=os.environ | environment,
+                process_group=0,
             )  # fmt: skip
-        except OSError:
+        except BaseException:
             ours.close()
             raise
         finally:
@@ -73,13 +81,17 @@ class Member:
         try:
             self._channel.send(body, files)
         except OSError as error:
-            raise WorkerError(f"worker {self.pid} cannot be reached: {error}") from None
+            raise WorkerGoneError(f"worker {self.pid} cannot be reached: {error}") from None
 
     def ask(self, body: Mapping[str, Any], files: Mapping[str, int] | None = None) -> asyncio.Future[None]:
-        """Send a message; the future is done when the worker has done what it says, or fails with a WorkerError."""
-        answer = self._asked[body["kind"]] = asyncio.get_running_loop().create_future()
+        """Send a message; the future is done when the worker has done what it says, or fails with a WorkerError.
+
+        Each has a number, as the answer to a question that nobody waits for any more may still come.
+        """
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            self.send(body, files)
+            self.send({**body, "number": number}, files)
         except WorkerError as error:
             answer.set_exception(error)
         return answer
@@ -108,7 +120,7 @@ class Member:
         if message is None:
             self._lose()
         elif message.body["kind"] == "done":
-            answer = self._asked.pop(message.body["what"], None)
+            answer = self._asked.pop(message.body["number"], None)
             if answer is None or answer.done():
                 return
             if "failed" in message.body:
@@ -125,5 +137,5 @@ class Member:
             self._channel.close()
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(WorkerError(f"worker {self.pid} ended"))
+                answer.set_exception(WorkerGoneError(f"worker {self.pid} ended"))
         self._asked.clear()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 
 from deql.machine import free_memory
 
-__all__ = ["fits", "in_memory"]
+__all__ = ["fits", "in_memory", "seal"]
 
 
 def fits(size: int) -> bool:
@@ -26,9 +27,21 @@ def in_memory(name: str, size: int) -> int:
     >>> os.close(file)
     """
     if hasattr(os, "memfd_create"):
-        file = os.memfd_create(name)
+        file = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:
         with tempfile.TemporaryFile() as nameless:
             file = os.dup(nameless.fileno())
     os.truncate(file, size)
     return file
+
+
+def seal(file: int) -> None:
+    """Let nobody change a file in memory any more, whoever has it open.
+
+    Files that cannot be sealed stay as they are: those elsewhere, and those that are still mapped for writing.
+    """
+    import fcntl  # not on Windows, where the server says so itself
+
+    if hasattr(fcntl, "F_ADD_SEALS"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)

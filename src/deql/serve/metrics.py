@@ -47,12 +47,14 @@ class Metrics:
         self._histories = Counter("deql_histories", "Histories ranked.", registry=own)
         self._batches = Histogram("deql_batch_size", "Histories ranked in one pass.", registry=own, buckets=_SIZES)
         self._reloads = Counter("deql_reloads", "Reloads of the model file.", ["outcome"], registry=own)
-        self._serving = Gauge(
-            "deql_model_workers", "Workers that answer from a model.", ["checksum"], registry=own,
-            multiprocess_mode="livesum",
+        self._workers = Gauge(
+            "deql_workers", "Workers that answer from a model.", registry=own, multiprocess_mode="livesum"
+        )
+        self._loaded = Gauge(
+            "deql_model_loaded_timestamp_seconds", "When the first worker took up its model.",
+            registry=own, multiprocess_mode="livemin",
         )  # fmt: skip
         self._items = Gauge("deql_model_items", "Items of the model.", registry=own, multiprocess_mode="livemax")
-        self._checksum: str | None = None
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -68,12 +70,10 @@ class Metrics:
         """Count a reload: ``changed``, ``unchanged`` or ``rejected``."""
         self._reloads.labels(outcome).inc()
 
-    def serving(self, checksum: str, items: int) -> None:
-        """Say which model is answered from, from now on."""
-        if self._checksum is not None:
-            self._serving.labels(self._checksum).set(0)
-        self._checksum = checksum
-        self._serving.labels(checksum).set(1)
+    def serving(self, items: int) -> None:
+        """Say that a model of so many items is answered from, from now on."""
+        self._workers.set(1)
+        self._loaded.set_to_current_time()
         self._items.set(items)
 
     def text(self) -> bytes:

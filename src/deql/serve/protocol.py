@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import json
+import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+
+from deql.serve.errors import ApiError
+from deql.serve.exchange import BEGAN, new_id, refusal, with_our_headers
+from deql.serve.logs import log
 
 __all__ = ["Impatient", "protocol_class"]
 
@@ -25,8 +29,8 @@ class Impatient:
     Attributes
     ----------
     seconds : float
-        For the request line and the headers, from their first byte or from connecting; and for reading some of an
-        answer that is being sent.
+        From connecting to the first byte; from there to the end of the headers (and of the request, see
+        :mod:`deql.serve.exchange`, which is told when it began); and for reading some of an answer that is being sent.
     most : int
         Connections at once.
     """
@@ -39,9 +43,11 @@ class Impatient:
         loop: asyncio.AbstractEventLoop
         connections: set[Any]
         cycle: Any
+        client: tuple[str, int] | None
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.app_state: dict[str, Any] = dict(self.app_state)  # uvicorn copies it into the scope of each request
         self._due: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._unparsed = 0
@@ -51,7 +57,7 @@ class Impatient:
         if len(self.connections) > self.most:
             self._end(503, "overloaded", "the server has as many connections as it can hold: try again in a second")
         else:
-            self._due = self.loop.call_later(self.seconds, self._too_slow)
+            self._wait()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stop_waiting()
@@ -61,6 +67,9 @@ class Impatient:
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():  # turned away already
             return
+        is_first = not self._unparsed
+        if is_first:
+            self.app_state[BEGAN] = self.loop.time()
         self._unparsed += len(data)
         super().data_received(data)  # type: ignore[misc]
         if len(getattr(self, "pipeline", ())) > _MOST_PIPELINED:  # uvicorn reads on; h11 keeps no such queue
@@ -69,8 +78,8 @@ class Impatient:
             self._stop_waiting()
         elif self._unparsed > _MOST_HEADER_BYTES:
             self._end(431, "invalid_request", f"the headers of a request may have {_MOST_HEADER_BYTES:,} bytes at most")
-        elif self._due is None and not self.transport.is_closing():
-            self._due = self.loop.call_later(self.seconds, self._too_slow)
+        elif is_first and not self.transport.is_closing():
+            self._wait()
 
     def send_400_response(self, message: str) -> None:
         self._end(400, "invalid_request", "this is not a request that HTTP/1.1 knows")
@@ -93,6 +102,12 @@ class Impatient:
         super().timeout_keep_alive_handler()  # type: ignore[misc]
         self._abort_later()
 
+    def _wait(self) -> None:
+        """Begin to wait for the end of a request's headers, or for its first byte."""
+        if self._due is not None:
+            self._due.cancel()
+        self._due = self.loop.call_later(self.seconds, self._too_slow)
+
     def _stop_waiting(self) -> None:
         self._unparsed = 0
         if self._due is not None:
@@ -111,13 +126,13 @@ class Impatient:
             return
         self._stop_waiting()
         if status:
-            body = json.dumps({"error": {"code": code, "message": message}})
-            head = [
-                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/json",
-                f"content-length: {len(body)}", "cache-control: no-store", "x-content-type-options: nosniff",
-                *(["retry-after: 1"] if status == 503 else []), "connection: close",
-            ]  # fmt: skip
-            self.transport.write("\r\n".join([*head, "", body]).encode())
+            request_id = new_id()
+            response = refusal(ApiError(status, code, message), last=True)
+            lines = [b"%b: %b" % header for header in with_our_headers(response.raw_headers, request_id)]
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
+            self.transport.write(b"\r\n".join([head, *lines, b"", bytes(response.body)]))
+            client = self.client[0] if self.client else None
+            log("refused", logging.WARNING, id=request_id, status=status, reason=message, client=client)
         self.transport.close()
         self._abort_later()
 

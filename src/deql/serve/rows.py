@@ -6,17 +6,18 @@ import logging
 import mmap
 import os
 
+from deql.errors import ParameterError
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.resident import ResidentRows
 from deql.serve.logs import log
-from deql.serve.memory import fits, in_memory
+from deql.serve.memory import fits, in_memory, seal
 
 __all__ = ["attach", "share"]
 
 
 def share(model: Recommender) -> int | None:
-    """An open file in memory with the rows of a model's P; None if it has no P, or there is too little memory.
+    """An open file in memory with the rows of a model's P; None if it has no P, too little memory, or no rows can be.
 
     Examples
     --------
@@ -37,6 +38,11 @@ def share(model: Recommender) -> int | None:
     file = in_memory("rows", size)
     try:
         ResidentRows.fill(model.precision_, mmap.mmap(file, size))
+        seal(file)
+    except ParameterError as error:  # numbers that 8 bits cannot stand for
+        os.close(file)
+        log("rows_left_out", logging.WARNING, reason=f"{error}; lists take longer")
+        return None
     except BaseException:
         os.close(file)
         raise
@@ -46,6 +52,7 @@ def share(model: Recommender) -> int | None:
 def attach(model: Recommender, file: int) -> None:
     """Let a model, loaded from the same file, rank with rows that another process made."""
     assert isinstance(model, LinearAutoencoder)
+    # Private, as before Linux 6.7 a sealed file cannot be mapped otherwise; what nobody writes is shared all the same.
     # All pages at once, where the system can: else each would be met by some request.
-    how = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+    how = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
     model.resident_ = ResidentRows(model.precision_, mmap.mmap(file, 0, how, mmap.PROT_READ))

@@ -2,7 +2,7 @@
 
 P is memory-mapped. Were it mapped from the file itself, who writes into that file (``cp new.deql shop.deql`` cuts it to
 nothing first) would change the answers, or end the processes that read beyond its end. So it is mapped from a copy that
-has no name: nobody else can open it, and it is gone with the last process that has it.
+has no name: nobody else can open it, and it is gone with the last process that has it. In memory it is sealed, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from deql import store
 from deql.errors import ModelFileError, reason
 from deql.machine import free_memory, resident_file_system
-from deql.serve.memory import fits, in_memory
+from deql.serve.memory import fits, in_memory, seal
 from deql.serve.rows import share
 
 __all__ = ["Snapshot", "path_of", "take"]
@@ -114,7 +114,12 @@ def _copy(source: int, path: Path) -> int:
     with contextlib.suppress(OSError):  # most file systems cannot
         return _filled(_nameless(path.resolve().parent), lambda copy: _share_blocks(source, copy))
     if fits(size):  # a disk may take a minute for what memory does in two seconds
-        return _filled(in_memory("model", 0), lambda copy: _copy_bytes(source, copy, size))
+
+        def fill_memory(copy: int) -> None:
+            _copy_bytes(source, copy, size)
+            seal(copy)
+
+        return _filled(in_memory("model", 0), fill_memory)
     refused = []
     for folder in _folders(path):
 

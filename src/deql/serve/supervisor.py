@@ -8,21 +8,19 @@ import logging
 import os
 import signal
 import socket
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from deql.errors import DeqlError, ParameterError, reason
 from deql.serve import logs, snapshot
-from deql.serve.door import counts_file
+from deql.serve.aside import aside, leave_behind
+from deql.serve.door import counts_file, left
 from deql.serve.host import ReloadError
 from deql.serve.logs import log
-from deql.serve.member import Member, WorkerError
+from deql.serve.member import Member, WorkerError, WorkerGoneError
 from deql.serve.metrics import FOLDER
 from deql.serve.settings import Settings
 from deql.serve.snapshot import Snapshot
@@ -34,6 +32,9 @@ _LOAD_SECONDS = 600.0
 """For a worker to load a model; one that takes longer hangs."""
 
 _SWAP_SECONDS = 10.0
+
+_ROUNDS = 5
+"""How often a reload begins again for workers that started meanwhile: with a model that ends them it has to end."""
 
 _FAILED_STARTS = 5
 """Workers that end one after the other before one of them is ready: then the fault is not a worker's."""
@@ -63,11 +64,13 @@ def run(settings: Settings, ready: Callable[[str], None] | None = None) -> int:
         first = snapshot.take(Path(settings.model))
         with tempfile.TemporaryDirectory(prefix="deql-serve-", ignore_cleanup_errors=True) as folder:
             logs.configure()
-            return asyncio.run(_Supervisor(settings, listener, first, folder, ready).run())
+            exit_code = asyncio.run(_Supervisor(settings, listener, first, folder, ready).run())
+    leave_behind(exit_code)  # a model that was being copied
+    return exit_code
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at this address; nobody is answered until it is listened at."""
+    """A socket that listens at this address; who connects waits until a worker accepts."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         # A name such as localhost may mean either; the older kind of address is what people then try.
@@ -93,10 +96,9 @@ async def _all(futures: list[asyncio.Future[None]]) -> bool:
     return True
 
 
-def _step_back() -> None:
-    """Let this thread, and those it starts, work when nobody else does: requests come before the next model."""
-    if sys.platform == "linux":  # elsewhere only whole processes have a priority
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+async def _unless_gone(answer: asyncio.Future[None]) -> None:
+    with contextlib.suppress(WorkerGoneError):
+        await answer
 
 
 def _has_terminal() -> bool:
@@ -123,16 +125,16 @@ class _Supervisor:
         self._settings, self._listener, self._current, self._folder = settings, listener, first, folder
         self._counts = counts_file(folder, settings.workers)
         self._ready = ready
-        self._had_terminal = _has_terminal()
+        # Under nohup, which has hangups ignored, the server should outlive its terminal.
+        self._ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
         self._members: set[Member] = set()
         self._keepers: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._exit_code = 0
         self._failed_starts = 0
-        # Held while a model is handed to all workers, and while a worker starts, so that none starts with the old one.
+        # Held while all workers swap, and while one is handed its first model: else it might be the old one for good.
         self._handing = asyncio.Lock()
         self._reloading = asyncio.Lock()
-        self._copier = ThreadPoolExecutor(1, initializer=_step_back)
         self._queued: asyncio.Task[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -169,8 +171,8 @@ class _Supervisor:
             ready = False
             try:
                 ready = await self._run_one(place, started)
-            except OSError as error:  # no more processes
-                log("worker_failed", logging.ERROR, reason=str(error))
+            except Exception as error:  # no more processes, say: this must go on, or nobody answers any more
+                log("worker_failed", logging.ERROR, error, reason=str(error))
             self._failed_starts += not ready
             if self._failed_starts >= _FAILED_STARTS and not self._stopping.is_set():
                 log("give_up", logging.CRITICAL, reason=f"{_FAILED_STARTS} workers in a row ended while starting")
@@ -197,15 +199,19 @@ class _Supervisor:
             member.kill()
         status = await member.ended()
         self._members.discard(member)
-        self._forget(member)
+        self._forget(member, place)
         if not self._stopping.is_set():
             log("worker_died", logging.ERROR, worker=member.pid, exit=status, ready=member.ready)
         return member.ready
 
-    def _forget(self, member: Member) -> None:
+    def _forget(self, member: Member, place: int) -> None:
         from prometheus_client.multiprocess import mark_process_dead
 
-        mark_process_dead(member.pid, self._folder)  # type: ignore[no-untyped-call]
+        try:
+            left(self._counts, place)
+            mark_process_dead(member.pid, self._folder)  # type: ignore[no-untyped-call]
+        except Exception as error:  # only numbers are wrong then
+            log("forget", logging.ERROR, error, worker=member.pid)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -238,7 +244,7 @@ class _Supervisor:
     # Reloading
 
     def _on_hangup(self) -> None:
-        if self._had_terminal and not _has_terminal():  # its window was closed; nobody meant a reload
+        if self._ends_with_terminal and not _has_terminal():  # its window was closed; nobody meant a reload
             self._on_end(signal.SIGHUP)
             return
         self._background(self._reload_for(None, 0))
@@ -290,34 +296,52 @@ class _Supervisor:
 
     async def _reload(self) -> bool:
         """Have all workers answer from the file as it is now; whether that is another model."""
-        loop = asyncio.get_running_loop()
-        new = await loop.run_in_executor(
-            self._copier, snapshot.take, Path(self._settings.model), self._current.checksum
-        )
+        new = await aside(snapshot.take, Path(self._settings.model), self._current.checksum)
         if new.checksum == self._current.checksum:
             new.close()
             return False
-        async with self._handing:
-            try:
-                await self._hand_out(new)
-            except BaseException:
-                new.close()
-                raise
-            self._current.close()
-            self._current = new
+        try:
+            await self._hand_out(new)
+        except BaseException:
+            new.close()
+            raise
         return True
 
     async def _hand_out(self, new: Snapshot) -> None:
-        """Every worker prepares the model, and only if all can, every worker swaps."""
-        prepared = [member.ask({"kind": "prepare"}, new.files) for member in self._members]
+        """Every worker prepares the model, and only if all can, every worker swaps.
+
+        Workers may end and start meanwhile, with the old model; those are asked in the next round.
+        """
+        prepared: set[Member] = set()
+        for _ in range(_ROUNDS):
+            asked = self._members - prepared
+            await self._prepare(asked, new)
+            prepared |= asked
+            async with self._handing:
+                if self._members <= prepared:
+                    await self._swap()
+                    self._current.close()
+                    self._current = new
+                    return
+        self._tell_all({"kind": "drop"})
+        raise ReloadError(f"{self._settings.model} could not be loaded: workers end again and again")
+
+    async def _prepare(self, members: set[Member], new: Snapshot) -> None:
+        answers = [member.ask({"kind": "prepare"}, new.files) for member in members]
         try:
-            await asyncio.wait_for(asyncio.gather(*prepared), _LOAD_SECONDS)
+            await asyncio.wait_for(asyncio.gather(*map(_unless_gone, answers)), _LOAD_SECONDS)
         except (WorkerError, TimeoutError) as error:
             self._tell_all({"kind": "drop"})
             raise ReloadError(f"{self._settings.model} could not be loaded: {error or 'it took too long'}") from None
-        swapped = [member.ask({"kind": "swap"}) for member in self._members]
-        with contextlib.suppress(TimeoutError):  # one that dies now starts again with the new model
-            await asyncio.wait_for(asyncio.gather(*swapped, return_exceptions=True), _SWAP_SECONDS)
+
+    async def _swap(self) -> None:
+        swapped = {member: member.ask({"kind": "swap"}) for member in self._members}
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*swapped.values(), return_exceptions=True), _SWAP_SECONDS)
+        for member, answer in swapped.items():
+            if answer.cancelled() or answer.exception() is not None:  # it starts again, with the new model
+                log("worker_killed", logging.ERROR, worker=member.pid, reason="it did not take up the new model")
+                member.kill()
 
     def _count(self, outcome: str) -> None:
         """Have it counted, by any one worker."""

@@ -132,7 +132,8 @@ class _Control:
         self._numbers = itertools.count()
 
     def take(self, message: Message) -> None:
-        """Serve the model that came with a message; nobody else keeps it, so that it goes with the last request."""
+        """Serve the model that came with the first message; nobody else keeps it: it goes with the last request."""
+        self._first = message.body
         self._next = _open(self._settings, message)
         self._swap()
 
@@ -140,7 +141,7 @@ class _Control:
         """Say that requests are answered, and listen."""
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(server,), name="control", daemon=True).start()
-        self._done("start")
+        self._done(self._first)
 
     def _listen(self, server: _Server) -> None:
         try:
@@ -158,19 +159,19 @@ class _Control:
             self._next = _open(self._settings, message)
         except Exception as error:  # out of memory, say
             log("worker_failed", logging.ERROR, error)
-            self._done("prepare", failed=str(error) or type(error).__name__)
+            self._done(message.body, failed=str(error) or type(error).__name__)
         else:
-            self._done("prepare")
+            self._done(message.body)
 
     def _on_swap(self, message: Message) -> None:
         self._swap()
-        self._done("swap")
+        self._done(message.body)
         gc.collect()  # should the old model be part of a cycle, its gigabytes should not wait for chance
 
     def _swap(self) -> None:
         assert self._next is not None
         self.host.current, self._next = self._next, None
-        self._metrics.serving(self.host.current.checksum, len(self.host.current.items))
+        self._metrics.serving(len(self.host.current.items))
 
     def _on_drop(self, message: Message) -> None:
         self._next = None
@@ -190,8 +191,8 @@ class _Control:
 
         self._loop.call_soon_threadsafe(settle)
 
-    def _done(self, what: str, **more: str) -> None:
-        self._channel.send({"kind": "done", "what": what} | more)
+    def _done(self, asked: dict[str, Any], **more: str) -> None:
+        self._channel.send({"kind": "done", "number": asked["number"]} | more)
 
     async def _ask_reload(self) -> dict[str, Any]:
         number = next(self._numbers)

@@ -25,10 +25,21 @@ const asIs = (key, value) => (typeof value === "bigint" ? JSON.rawJSON(String(va
 /** JSON as the server means it: integers to the last digit. */
 export const parse = (text) => JSON.parse(text, LONG.test(text) ? exactly : undefined);
 
-/** The id that a text names, where ids are integers; NaN if it names none. */
+/** The same, written. */
+export const write = (value) => JSON.stringify(value, asIs);
+
+const home = new URL(".", document.baseURI);
+// `fetch` refuses addresses with a token in them; what the page was opened with is sent anyway.
+home.username = home.password = "";
+
+/** Where a path of the API is: beside this page, whatever a proxy puts before both. */
+export const addressOf = (path) => new URL(path, home);
+
+/** The id that a text names, where ids are integers; null if it names none. */
 export function integer(text) {
+  if (!/^-?\d{1,19}$/.test(text)) return null;
   const number = Number(text);
-  return Number.isSafeInteger(number) || !/^-?\d{1,30}$/.test(text) ? number : BigInt(text);
+  return Number.isSafeInteger(number) ? number : BigInt(text);
 }
 
 /** Asks for JSON: GET, or POST if there is a body. Resolves to the answer and the milliseconds it took. */
@@ -38,12 +49,12 @@ export async function ask(path, body) {
   if (body !== undefined) {
     options.method = "POST";
     options.headers = { "Content-Type": "application/json" };
-    options.body = JSON.stringify(body, asIs);
+    options.body = write(body);
   }
   let response;
   let answer;
   try {
-    response = await fetch(path, options);
+    response = await fetch(addressOf(path), options);
     answer = parse(await response.text());
   } catch (cause) {
     if (response) throw new Refusal(response.status, "no_json", `The server answered ${response.status}, not in JSON.`);
@@ -62,13 +73,14 @@ export function withQuery(path, query) {
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 
-/** The path of something of one item; an id may hold any character. */
-export const ofItem = (item, what) => `/items/${encodeURIComponent(String(item))}/${what}`;
+/** The path of something of one item; an id may hold any character, even half of one. */
+export const ofItem = (item, what) => `items/${encodeURIComponent(String(item).toWellFormed())}/${what}`;
 
 /** One question at a time, and only the newest of those that wait.
  *
  * While a slider moves, dozens of states pass per second. Answers come in the order of the states, so an older one
- * never replaces a newer one; `stale()` tells the task that a newer state waits by now. */
+ * never replaces a newer one; `stale()` tells the task that a newer state waits by now. A task that fails is reported,
+ * and the next one runs. */
 export function latest(task) {
   let running = false;
   let waiting = null;
@@ -79,7 +91,11 @@ export function latest(task) {
     while (waiting) {
       const now = waiting;
       waiting = null;
-      await task(() => waiting !== null, ...now);
+      try {
+        await task(() => waiting !== null, ...now);
+      } catch (fault) {
+        reportError(fault);
+      }
     }
     running = false;
   };

@@ -1,7 +1,7 @@
 /** The model in two pictures: how good each b is, and what its diagonal does. */
 
 import { byId, el, onWidth, setText, svg } from "./dom.js";
-import { short, whole } from "./names.js";
+import { many, short } from "./names.js";
 import { change } from "./state.js";
 
 const HEIGHT = 96;
@@ -124,7 +124,7 @@ export function histogram() {
     const tick = (value) => label(x(value), about(value, 2));
     const words = `from ${about(answer.least)} to ${about(answer.largest)}, on average ${about(answer.mean)}`;
     home.replaceChildren(svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img",
-      "aria-label": `Histogram of ${whole(answer.counts.reduce((sum, count) => sum + count, 0))} items: ${words}` },
+      "aria-label": `Histogram of ${many(answer.counts.reduce((sum, count) => sum + count, 0), "item")}: ${words}` },
       ...answer.counts.map(block), axis(width),
       svg("line", { class: "needle", x1: x(answer.mean), x2: x(answer.mean), y1: PAD.top - 6, y2: floor }),
       tick(low), tick((low + high) / 2), tick(high)));

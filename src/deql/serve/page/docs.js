@@ -1,11 +1,13 @@
 /** The API's reference, drawn from /openapi.json; every example can be sent. */
 
-import { ask } from "./api.js";
+import { addressOf, ask, parse, write } from "./api.js";
 import { calm, trouble } from "./banner.js";
 import { byId, el, setText } from "./dom.js";
 import { inOurWords, kind, pretty, resolved, sample } from "./sample.js";
 
 const LONGEST = 20_000;
+/** Where a path of the description is on this server. */
+const here = (path) => addressOf(path.replace(/^\/*/, "./"));
 const anchor = (verb, path) => `${verb}-${path.replace(/[^a-z]+/gi, "-").replace(/^-|-$/g, "")}`;
 
 /** Text in which `…` is code. */
@@ -85,8 +87,9 @@ function exampleAddress(spec, model, path, parameters) {
   const query = new URLSearchParams();
   let address = path;
   for (const { name, in: place, schema, required } of parameters) {
-    const value = (name === "item" && model?.example?.[0]?.item) || sample(spec, schema);
-    if (place === "path") address = address.replace(`{${name}}`, encodeURIComponent(value));
+    const known = name === "item" ? model?.example?.[0]?.item : undefined;
+    const value = known ?? sample(spec, schema);
+    if (place === "path") address = address.replace(`{${name}}`, encodeURIComponent(String(value).toWellFormed()));
     else if (required || schema.examples) query.set(name, value);
   }
   return String(query) ? `${address}?${query}` : address;
@@ -96,8 +99,8 @@ function exampleAddress(spec, model, path, parameters) {
 function curl(verb, address, body) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const method = verb === "get" || body ? "" : `-X ${verb.toUpperCase()} `;
-  const lines = [`curl ${method}${quoted(location.origin + address)}`];
-  if (body) lines.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body))}`);
+  const lines = [`curl ${method}${quoted(here(address).href)}`];
+  if (body) lines.push("-H 'Content-Type: application/json'", `-d ${quoted(write(body))}`);
   return lines.join(" \\\n  ");
 }
 
@@ -135,7 +138,7 @@ function attempt(verb, address, body, id) {
     try {
       const headers = what ? { "Content-Type": "application/json" } : {};
       const options = { method: verb.toUpperCase(), headers, body: what?.value };
-      const response = await fetch(new URL(where.value, location.origin), options);
+      const response = await fetch(here(where.value), options);
       const text = await response.text();
       status.className = response.ok ? "status" : "status bad";
       status.replaceChildren(el("b", {}, String(response.status)), ` in ${(performance.now() - begin).toFixed(1)} ms`);
@@ -153,7 +156,7 @@ function attempt(verb, address, body, id) {
 function readable(text) {
   let shown = text;
   try {
-    shown = pretty(JSON.parse(text));
+    shown = pretty(parse(text));
   } catch {
     // Not all answers are JSON: numbers for Prometheus are lines.
   }
@@ -163,8 +166,8 @@ function readable(text) {
 
 async function load() {
   try {
-    const { answer: spec } = await ask("/openapi.json");
-    const model = await ask("/model").then(({ answer }) => answer, () => null);
+    const { answer: spec } = await ask("openapi.json");
+    const model = await ask("model").then(({ answer }) => answer, () => null);
     calm();
     draw(spec, model);
   } catch (error) {

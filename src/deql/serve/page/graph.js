@@ -3,7 +3,7 @@
 import { ask, latest, ofItem, withQuery } from "./api.js";
 import { byId, cut, el, onWidth, setText, still, svg } from "./dom.js";
 import { curve, loop, placed, points } from "./layout.js";
-import { learn, nameOf, signed, whole } from "./names.js";
+import { had, learn, many, nameOf, signed } from "./names.js";
 import { change, overrides } from "./state.js";
 
 const FONT = "12.5px system-ui, sans-serif";
@@ -93,7 +93,7 @@ function says({ item: centre, nodes, edges }, item) {
   const node = nodes.find((one) => one.item === item);
   const between = (from, to) => edges.find((edge) => edge.from === from && edge.to === to)?.weight;
   if (item === centre) {
-    setText(home, `${whole(node.count)} users have it; on the diagonal ${signed(node.self)}.`);
+    setText(home, `${had(node.count)}; on the diagonal ${signed(node.self)}.`);
     return;
   }
   const line = (from, to) => {
@@ -159,7 +159,7 @@ function drawNode(shown, { item, count }, { x, y, r, side, room }, go) {
   const weights = [];
   if (out) weights.push(`${signed(out.weight)} from the centre`);
   if (into) weights.push(`${signed(into.weight)} to it`);
-  const spoken = centre ? `${name}, the centre, ${whole(count)} users` : `${name}: ${weights.join(", ")}`;
+  const spoken = centre ? `${name}, the centre, ${many(count, "user")}` : `${name}: ${weights.join(", ")}`;
   const press = (event) => {
     if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault();

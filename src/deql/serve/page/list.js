@@ -81,14 +81,19 @@ export function list(open) {
 /** Points at one item of the history everywhere at once: its chip and its piece of every bar. */
 function light(home) {
   const tip = byId("tip");
-  const lit = (colour) => {
-    if (colour === undefined) delete document.body.dataset.lit;
-    else document.body.dataset.lit = colour;
+  let pointed = null;
+  const lit = (element) => {
+    if (element === pointed) return;
+    pointed = element;
+    document.body.toggleAttribute("data-lit", element !== null);
+    // A piece of many has no name of its own, and is lit alone.
+    for (const one of element ? document.querySelectorAll(".piece, .chip") : [])
+      one.classList.toggle("lit", one === element || (element.dataset.of !== undefined && one.dataset.of === element.dataset.of));
   };
   home.addEventListener("pointermove", (event) => {
     const piece = event.target.closest(".piece");
     tip.hidden = !piece;
-    lit(piece?.dataset.colour);
+    lit(piece);
     if (!piece) return;
     setText(tip, piece.dataset.tip);
     const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
@@ -97,10 +102,10 @@ function light(home) {
   });
   home.addEventListener("pointerleave", () => {
     tip.hidden = true;
-    lit();
+    lit(null);
   });
-  byId("chips").addEventListener("pointerover", (event) => lit(event.target.closest(".chip")?.dataset.colour));
-  byId("chips").addEventListener("pointerleave", () => lit());
+  byId("chips").addEventListener("pointerover", (event) => lit(event.target.closest(".chip")));
+  byId("chips").addEventListener("pointerleave", () => lit(null));
 }
 
 /** The choice of how many to show. */

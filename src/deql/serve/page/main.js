@@ -3,17 +3,19 @@
 import { ask, latest, withQuery } from "./api.js";
 import { calm, trouble } from "./banner.js";
 import { curves, histogram } from "./charts.js";
-import { chips } from "./chips.js";
+import { chips, keepFitting } from "./chips.js";
 import { byId, el, setText } from "./dom.js";
 import { graph } from "./graph.js";
 import { lengths, list } from "./list.js";
-import { colour, learn, nameOf, short, whole } from "./names.js";
+import { colour, learn, many, nameOf, short } from "./names.js";
 import { sliders } from "./rule.js";
 import { scaleTo } from "./scale.js";
 import { search } from "./search.js";
 import { begin, current, onChange, overrides } from "./state.js";
 
 const COMPARED = 200;
+// Reasons that are told one by one; the others of a long history come as their sum.
+const REASONS = 40;
 const SILENT = new Set(["engine", "dtype", "progress", "memory", "folder", "precision", "device"]);
 
 /** The model's name, parameters and data, in one line. */
@@ -21,9 +23,8 @@ function introduce(model) {
   const told = ([name, value]) => !SILENT.has(name) && ![null, 0, false].includes(value);
   const said = ([name, value]) => `${name} ${typeof value === "number" ? short(value) : value}`;
   const words = Object.entries(model.parameters).filter(told).map(said);
-  const { users, items, interactions } = model.data;
-  const data = ` ${whole(users)} users, ${whole(items)} items, ${whole(interactions)} interactions`;
-  const about = el("span", { class: "data" }, data);
+  const data = ["user", "item", "interaction"].map((noun) => many(model.data[`${noun}s`], noun)).join(", ");
+  const about = el("span", { class: "data" }, ` ${data}`);
   byId("model").replaceChildren(el("b", {}, model.model), ` ${words.join(" · ")}`, about);
   const loaded = new Date(model.loaded).toLocaleString();
   setText(byId("foot"), `deql ${model.version} · model ${model.checksum.slice(0, 12)} · loaded ${loaded}`);
@@ -36,7 +37,8 @@ function start(model) {
   let own = { key: null, ranks: new Map(), known: 0 };
   introduce(model);
   learn(model.example);
-  begin(model.example.map(({ item }) => item), model.data.ids === "integers", innerWidth < 640 ? 10 : 20);
+  const example = model.example.map(({ item }) => item);
+  begin(example, innerWidth < 640 ? 10 : 20, { integers: model.data.ids === "integers", fixed: rule === null });
 
   const { answer: curve = null } = model.loadedCurve ?? {};
   const top = Math.ceil(Math.max(4, ...[rule?.b, ...(curve?.b ?? [])].filter(Number.isFinite)));
@@ -52,18 +54,20 @@ function start(model) {
   const neighbours = graph(failed);
   const { draw, drawOwn } = list(neighbours.open);
   search(failed);
+  keepFitting();
 
   const refresh = latest(async (stale, state) => {
     try {
       const histories = [state.history];
-      const k = Math.min(state.k, model.limits.k, model.limits.explained);
-      const explain = Math.max(1, state.history.length);
-      const { answer, ms } = await ask("/recommend", { histories, k, explain, ...overrides(state) });
+      const { limits } = model;
+      const k = Math.min(state.k, limits.k, limits.reasons);
+      const explain = Math.max(1, Math.min(REASONS, state.history.length, Math.floor(limits.reasons / k)));
+      const { answer, ms } = await ask("recommend", { histories, k, explain, ...overrides(state) });
       const [result] = answer.results;
       show(state, result, ms);
       await compare(state);
       calm();
-      if (answer.checksum !== checksum) renewed((await ask("/model")).answer);
+      if (answer.checksum !== checksum) renewed((await ask("model")).answer);
     } catch (error) {
       failed(error);
     }
@@ -71,9 +75,10 @@ function start(model) {
   });
 
   function show(state, result, ms) {
+    // Squares: one long piece is seen better than many short ones.
     const weights = new Map();
     for (const { because = [] } of result.recommendations)
-      for (const { item, value } of because) weights.set(item, (weights.get(item) ?? 0) + Math.abs(value));
+      for (const { item, value } of because) weights.set(item, (weights.get(item) ?? 0) + value ** 2);
     learn(result.recommendations);
     for (const { because = [] } of result.recommendations) learn(because);
     colour(state.history, weights);
@@ -81,10 +86,14 @@ function start(model) {
     draw(result);
     chips(current().history, unknown);
     setText(byId("list-heading"), result.from_popularity ? "What most people have" : "Recommendations");
-    setText(byId("answered"), `answered in ${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`);
+    const took = `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`;
+    byId("answered").replaceChildren(el("span", {}, "answered in "), took);
     const note = byId("note");
-    note.hidden = !unknown.length;
-    setText(note, `The model does not know ${unknown.map(nameOf).join(", ")}.`);
+    const notes = [];
+    if (unknown.length) notes.push(`The model does not know ${unknown.map(nameOf).join(", ")}.`);
+    if (!result.recommendations.length) notes.push("The history has every item there is: nothing is left to recommend.");
+    note.hidden = !notes.length;
+    setText(note, notes.join(" "));
     // The list is what people look at: the other panels ask once it is there.
     centre(state, result);
     diagonal(state);
@@ -106,7 +115,7 @@ function start(model) {
     const key = JSON.stringify([checksum, ...state.history.map(String)]);
     if (own.key !== key) {
       const k = Math.min(COMPARED, model.limits.k);
-      const { answer } = await ask("/recommend", { histories: [state.history], k });
+      const { answer } = await ask("recommend", { histories: [state.history], k });
       own = { key, known: k, ranks: new Map(answer.results[0].recommendations.map(({ item }, at) => [item, at + 1])) };
     }
     drawOwn(own.ranks, own.known);
@@ -114,7 +123,7 @@ function start(model) {
 
   const diagonal = latest(async (stale, state) => {
     try {
-      const { answer } = await ask(withQuery("/model/diagonal", overrides(state)));
+      const { answer } = await ask(withQuery("model/diagonal", overrides(state)));
       byId("diagonal-card").hidden = false;
       drawDiagonal(answer);
     } catch (error) {
@@ -135,7 +144,10 @@ function start(model) {
   /** The server is back, or has another model: all is asked again. */
   function renewed(now) {
     // Sliders, marks and ids belong to the model they were made for; the address keeps the view.
-    if (JSON.stringify([now.rule, now.data.ids]) !== JSON.stringify([model.rule, model.data.ids])) location.reload();
+    if (JSON.stringify([now.rule, now.data.ids]) !== JSON.stringify([model.rule, model.data.ids])) {
+      location.reload();
+      return;
+    }
     checksum = now.checksum;
     introduce(now);
     follow(current());
@@ -148,8 +160,8 @@ function start(model) {
 /** The model, and its curve if it has one, however long the server takes to come. */
 async function load() {
   try {
-    const { answer: model } = await ask("/model");
-    if (model.curve) model.loadedCurve = await ask("/model/curve");
+    const { answer: model } = await ask("model");
+    if (model.curve) model.loadedCurve = await ask("model/curve");
     calm();
     start(model);
   } catch (error) {

@@ -9,7 +9,8 @@ export function learn(records) {
 
 /** What people call an item. */
 export function nameOf(item) {
-  return titles.get(item) ?? (item === "" ? "“”" : String(item));
+  const name = titles.get(item) ?? String(item);
+  return name.trim() ? name : `“${name}”`;
 }
 
 /** How many items have a colour of their own; the others share the grey one, which comes after. */
@@ -38,6 +39,12 @@ export const signed = (value, digits = 3) => `${value < 0 ? "−" : "+"}${Math.a
 
 /** A whole number with its thousands apart. */
 export const whole = (value) => value.toLocaleString("en-US");
+
+/** So many of something, in words. */
+export const many = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+/** How many people have an item, in words. */
+export const had = (count) => `${many(count, "user")} ${count === 1 ? "has" : "have"} it`;
 
 /** A number as short as it stays true to six digits. */
 export const short = (value) => String(Number(Number(value).toPrecision(6)));

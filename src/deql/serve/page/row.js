@@ -3,6 +3,8 @@
 import { el, setText } from "./dom.js";
 import { COLOURS, colourOf, nameOf, signed } from "./names.js";
 
+// A piece of less than this share of the widest bar would be a hair.
+const THIN = 0.012;
 // Pieces that belong to no single item; no id can be the same as these.
 const POPULAR = Symbol("popularity");
 const OTHERS = { for: Symbol("others for"), against: Symbol("others against") };
@@ -55,14 +57,15 @@ export function drawRow(made, recommendation, at, span) {
 /** Decimals that tell scores of this size apart. */
 const digitsFor = (largest) => Math.max(3, Math.min(8, 2 - Math.floor(Math.log10(largest || 1))));
 
-/** The pieces of a bar: one for each coloured item, and one of each sign for all the others. */
-function pieces({ because = [], rest = 0, score, popular }) {
+/** The pieces of a bar: one for each item, and one of each sign for those of a long history that are too thin to see. */
+function pieces({ because = [], rest = 0, score, popular }, width) {
   if (popular) return [{ key: POPULAR, colour: COLOURS, value: score, name: "popularity" }];
+  const thin = because.length > COLOURS ? THIN * width : 0;
   const found = [];
   const others = { for: { value: 0, names: [] }, against: { value: 0, names: [] } };
   for (const { item, value } of because) {
     const group = others[value < 0 ? "against" : "for"];
-    if (colourOf(item) < COLOURS) found.push({ key: item, colour: colourOf(item), value, name: nameOf(item) });
+    if (Math.abs(value) >= thin) found.push({ key: item, colour: colourOf(item), value, name: nameOf(item) });
     else {
       group.value += value;
       group.names.push(nameOf(item));
@@ -71,21 +74,23 @@ function pieces({ because = [], rest = 0, score, popular }) {
   found.sort((one, other) => one.colour - other.colour);
   others[rest < 0 ? "against" : "for"].value += rest;
   for (const [sign, { value, names }] of Object.entries(others))
-    if (value) found.push({ key: OTHERS[sign], colour: COLOURS, value, name: together(names) });
+    if (value) found.push({ key: OTHERS[sign], colour: COLOURS, value, name: together(names, rest) });
   return found;
 }
 
-/** Names of those who share a piece: the largest, and how many more. */
-function together(names) {
+/** Names of those who share a piece: the largest, and how many more, where all have names. */
+function together(names, rest) {
   const more = names.length - 3;
-  return more > 0 ? `${names.slice(0, 3).join(", ")} and ${more} more` : names.join(", ") || "all others";
+  if (!names.length || rest) return [...names.slice(0, 3), "all others"].join(", ");
+  return more > 0 ? `${names.slice(0, 3).join(", ")} and ${more} more` : names.join(", ");
 }
 
 /** How far bars reach to the left and to the right of zero. */
-export function reach(recommendation) {
+export function reach({ because = [], rest = 0, score, popular }) {
   let left = 0;
   let right = 0;
-  for (const { value } of pieces(recommendation)) value < 0 ? (left += value) : (right += value);
+  const values = popular ? [score] : [...because.map(({ value }) => value), rest];
+  for (const value of values) value < 0 ? (left += value) : (right += value);
   return [left, right];
 }
 
@@ -95,11 +100,11 @@ function drawBar(made, [least, largest]) {
   let left = 0;
   let right = 0;
   const here = new Set();
-  for (const { key, colour, value, name } of pieces(made.shown)) {
+  for (const { key, colour, value, name } of pieces(made.shown, width)) {
     here.add(key);
     let segment = made.segments.get(key);
     if (!segment) {
-      segment = el("span", { class: "piece" });
+      segment = el("span", { class: "piece", "data-of": typeof key === "symbol" ? null : String(key) });
       made.segments.set(key, segment);
       made.bar.append(segment);
     }

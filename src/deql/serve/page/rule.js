@@ -60,16 +60,20 @@ export function sliders(own, scale, dropout) {
     const power = state.alpha ?? own.popularity_power;
     b.set(Math.round(scale.step(value)), Number.isFinite(value) ? short(value) : "∞", state.b === null);
     setText(says, meaning(value, state.zero ?? own.zero_diagonal, dropout));
+    b.box.classList.toggle("idle", idle(value, state.zero ?? own.zero_diagonal, dropout));
     alpha.set(power, power.toFixed(2).replace("-", "−"), state.alpha === null);
     zero.checked = state.zero ?? own.zero_diagonal;
     reset.disabled = state.b === null && state.alpha === null && state.zero === null;
   };
 }
 
+/** Whether other values of b give the same model. */
+const idle = (b, zero, dropout) => zero || (dropout === 0 && b > 0);
+
 /** What a value of b/a means, in the paper's terms. */
 function meaning(b, zero, dropout) {
   if (zero) return "with a zero diagonal every b gives the same model";
-  if (dropout === 0 && b > 0) return "nothing was dropped, so every b above 0 gives the same model";
+  if (idle(b, zero, dropout)) return "nothing was dropped, so every b above 0 gives the same model";
   if (dropout === 0) return "EASE: nothing was dropped, and an item may not speak for itself";
   if (b === 0) return "EDLAE: only what was dropped must be found again";
   if (b < 1) return "what was dropped counts more than what was kept";

@@ -1,5 +1,7 @@
 /** Examples out of a description: of schemas in general, and in the words of the model that is served. */
 
+import { write } from "./api.js";
+
 /** A schema with its $ref followed; of alternatives the first that is not null. */
 export function resolved(spec, schema) {
   let found = schema;
@@ -45,7 +47,7 @@ export function inOurWords(body, model) {
 
 /** JSON for people: what fits on a line stands on one. */
 export function pretty(value, indent = "") {
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (typeof value !== "object" || value === null) return write(value);
   const list = Array.isArray(value);
   const [open, close] = list ? "[]" : "{}";
   const inner = `${indent}  `;

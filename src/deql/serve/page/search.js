@@ -2,7 +2,7 @@
 
 import { ask, latest, withQuery } from "./api.js";
 import { byId, el, setText } from "./dom.js";
-import { learn, nameOf, whole } from "./names.js";
+import { had, learn, many, nameOf, whole } from "./names.js";
 import { change, current } from "./state.js";
 
 const LIMIT = 12;
@@ -15,12 +15,15 @@ export function search(failed) {
   let active = -1;
   let answered = true;
   let hurried = false;
+  let closings = 0;
 
-  const look = latest(async (stale, q) => {
+  const look = () => seek(box.value.trim(), closings);
+  const seek = latest(async (stale, q, asked) => {
     try {
       const { history } = current();
-      const { answer } = await ask(withQuery("/items", { q, limit: Math.min(100, LIMIT + history.length) }));
-      if (stale() || document.activeElement !== box) return;
+      const { answer } = await ask(withQuery("items", { q, limit: Math.min(100, LIMIT + history.length) }));
+      // Who has picked or closed the list meanwhile does not want it back.
+      if (stale() || asked !== closings || document.activeElement !== box) return;
       answered = true;
       learn(answer.items);
       items = answer.items.filter(({ item }) => !history.includes(item)).slice(0, LIMIT);
@@ -37,14 +40,14 @@ export function search(failed) {
           "li",
           { id: `found-${at}`, role: "option", "aria-selected": "false" },
           marked(nameOf(item), q),
-          el("span", { class: "uses", title: `${whole(count)} users have it` }, whole(count)),
+          el("span", { class: "uses", title: had(count) }, whole(count)),
         ),
       ),
     );
     const none = { class: "none", role: "option", "aria-disabled": "true" };
     if (!items.length) list.append(el("li", none, "Nothing is called that."));
     open(true);
-    setText(byId("live"), `${items.length} items found.`);
+    setText(byId("live"), `${many(items.length, "item")} found.`);
     point(q && items.length ? 0 : -1);
     if (hurried && active === 0) pick(0);
     hurried = false;
@@ -53,13 +56,17 @@ export function search(failed) {
   function type() {
     answered = false;
     hurried = false;
-    look(box.value.trim());
+    look();
   }
 
   function open(wanted) {
     list.hidden = !wanted;
     box.setAttribute("aria-expanded", String(wanted));
-    if (!wanted) point(-1);
+    if (wanted) return;
+    point(-1);
+    closings += 1;
+    answered = true;
+    hurried = false;
   }
 
   function point(at) {
@@ -84,18 +91,18 @@ export function search(failed) {
   }
 
   box.addEventListener("input", type);
-  box.addEventListener("focus", () => look(box.value.trim()));
-  box.addEventListener("click", () => list.hidden && look(box.value.trim()));
+  box.addEventListener("focus", look);
+  box.addEventListener("click", () => list.hidden && look());
   box.addEventListener("blur", () => open(false));
   box.addEventListener("keydown", (event) => {
     const { history } = current();
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step && list.hidden) look(box.value.trim());
+    if (step && list.hidden) look();
     else if (step && items.length) point((Math.max(active, step > 0 ? -1 : 0) + step + items.length) % items.length);
     // What is on the list may still belong to the word before: who types faster than that means the word.
     else if (event.key === "Enter" && !answered && box.value) hurried = true;
     else if (event.key === "Enter" && !list.hidden && active >= 0) pick(active);
-    else if (event.key === "Escape" && !list.hidden) open(false);
+    else if (event.key === "Escape") open(false);
     else if (event.key === "Backspace" && !box.value && history.length) change({ history: history.slice(0, -1) });
     else return;
     event.preventDefault();

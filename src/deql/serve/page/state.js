@@ -6,6 +6,7 @@ import { integer } from "./api.js";
 const state = { history: [], b: null, alpha: null, zero: null, k: 20, centre: null };
 const listeners = [];
 let readId = String;
+let movable = true;
 
 /** A copy that nobody changes under the reader's hands. */
 export const current = () => ({ ...state });
@@ -29,9 +30,12 @@ export function overrides({ b, alpha, zero }) {
   return given;
 }
 
-/** Begins with the address, else with the example; follows the address from then on. */
-export function begin(example, integers, k) {
+/** Begins with the address, else with the example; follows the address from then on.
+ *
+ * `integers` are what ids are; a `fixed` model has no rule, so none is read from an address that has one. */
+export function begin(example, k, { integers, fixed }) {
   readId = integers ? integer : String;
+  movable = !fixed;
   const start = () => (/[#&]k=/.test(location.hash) ? read() : { history: example, k });
   Object.assign(state, start());
   addEventListener("popstate", () => {
@@ -42,18 +46,23 @@ export function begin(example, integers, k) {
 
 function read() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const number = (name) => {
-    const value = given.get(name);
-    return value === null || value.trim() === "" || !Number.isFinite(Number(value)) ? null : Number(value);
+  // What somebody wrote by hand and the server would refuse is as if it were not there.
+  const number = (name, least, most) => {
+    const text = given.get(name)?.trim();
+    const value = text ? Number(text) : NaN;
+    return value >= least && value <= most ? value : null;
   };
-  const power = number("b");
-  return {
-    history: [...new Set(given.getAll("h").map(readId))].filter((id) => id === id),
-    b: power !== null && power < 0 ? null : power,
-    alpha: number("alpha"),
+  const ids = (name) => given.getAll(name).map(readId).filter((id) => id !== null);
+  const rule = {
+    b: number("b", 0, 1e6),
+    alpha: number("alpha", -10, 10),
     zero: { zero: true, free: false }[given.get("diagonal")] ?? null,
-    k: Math.min(200, Math.max(1, Math.round(number("k") ?? 20))),
-    centre: given.has("of") ? readId(given.get("of")) : null,
+  };
+  return {
+    ...(movable ? rule : {}),
+    history: [...new Set(ids("h"))],
+    k: Math.min(200, Math.max(1, Math.round(number("k", 1, 1e6) ?? 20))),
+    centre: ids("of")[0] ?? null,
   };
 }
 
