@@ -53,6 +53,4 @@ def attach(model: Recommender, file: int) -> None:
     """Let a model, loaded from the same file, rank with rows that another process made."""
     assert isinstance(model, LinearAutoencoder)
     # Private, as before Linux 6.7 a sealed file cannot be mapped otherwise; what nobody writes is shared all the same.
-    # All pages at once, where the system can: else each would be met by some request.
-    how = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
-    model.resident_ = ResidentRows(model.precision_, mmap.mmap(file, 0, how, mmap.PROT_READ))
+    model.resident_ = ResidentRows(model.precision_, mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ))

@@ -40,6 +40,9 @@ from deql.serve.snapshot import path_of
 
 __all__ = ["main"]
 
+_HELD_HERE = 2
+"""References to a model that only its list has, as they are counted: the list's, and that of the count itself."""
+
 _KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: longer than proxies keep theirs, so that they close first."""
 
@@ -164,9 +167,10 @@ class _Control:
             self._done(message.body)
 
     def _on_swap(self, message: Message) -> None:
+        old = [self.host.current]
         self._swap()
         self._done(message.body)
-        gc.collect()  # should the old model be part of a cycle, its gigabytes should not wait for chance
+        threading.Thread(target=_let_go, args=(old, self._settings.timeout), name="let go", daemon=True).start()
 
     def _swap(self) -> None:
         assert self._next is not None
@@ -200,6 +204,19 @@ class _Control:
         self._asked[number] = answer
         self._channel.send({"kind": "reload", "number": number})
         return await answer
+
+
+def _let_go(held: list[Served | None], seconds: float) -> None:
+    """Drop a model once no request has it any more.
+
+    To give back its gigabytes takes a second, which must not be one of the event loop's: there it would be dropped with
+    the last request.
+    """
+    latest = time.monotonic() + seconds
+    while sys.getrefcount(held[0]) > _HELD_HERE and time.monotonic() < latest:
+        time.sleep(0.05)
+    held.clear()
+    gc.collect()  # should it be part of a cycle
 
 
 def _open(settings: Settings, message: Message) -> Served:
