@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import http.client
 import json
 import os
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 from deql import EASE, Interactions
+from deql.serve.served import Served
 from deql.serve.settings import Settings
 from deql.store import checksum, load
 
@@ -30,11 +32,21 @@ sys.exit(run(Settings.from_json(sys.argv[1])))
 
 def save_model(path, l2=1.0, last="oat"):
     """A model of four goods; other l2 make other checksums and scores."""
-    pairs = [("ann", "tea"), ("ann", "jam"), ("bob", "tea"), ("bob", "egg"), ("cid", "jam"), ("cid", last)]
-    EASE(l2=l2).fit(Interactions.from_pairs(*zip(*pairs, strict=True))).save(path)
+    _fitted(l2, last).save(path)
     best = load(path).recommend([["tea"]], k=2)
     _EXPECTED[checksum(path)] = list(zip(best.ids[0].tolist(), best.scores[0].tolist(), strict=True))
     return path
+
+
+def _fitted(l2, last):
+    pairs = [("ann", "tea"), ("ann", "jam"), ("bob", "tea"), ("bob", "egg"), ("cid", "jam"), ("cid", last)]
+    return EASE(l2=l2).fit(Interactions.from_pairs(*zip(*pairs, strict=True)))
+
+
+@functools.cache
+def compile_kernels():
+    """Once here, rather than in all processes of a server at the same time."""
+    Served(_fitted(1.0, "oat").keep_rows()).warm()
 
 
 def basic(password):
@@ -57,6 +69,7 @@ class Server:
     """
 
     def __init__(self, model: Path, log: Path, before="", stdin=None, **settings):
+        compile_kernels()
         self.settings = Settings(str(model), port=0, **settings)
         self.model, self.log = model, log
         program = [sys.executable, "-c", before + _PROGRAM, self.settings.to_json()]
