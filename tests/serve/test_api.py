@@ -168,6 +168,7 @@ def test_unknown_items(api):
 def test_what_cannot_be_answered_is_said_in_one_sentence(api, body, status, code):
     got, answer = api.ask("POST", "/recommend", body)
     assert (got, answer["error"]["code"]) == (status, code)
+    assert code != "invalid_json" or answer["error"]["message"] == "the body is not JSON"
     assert 5 < len(answer["error"]["message"]) < 200
     assert "\n" not in answer["error"]["message"]
 

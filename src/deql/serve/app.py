@@ -242,6 +242,7 @@ def _add_errors(api: FastAPI) -> None:
         codes = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
         path = name_some([request.url.path])
         messages = {
+            400: "the body is not JSON",
             404: f"there is no {path} here: see /docs",
             405: f"{path} does not take {request.method}: see /docs",
         }
