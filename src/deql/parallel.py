@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from deql.errors import ParameterError
 from deql.machine import processor_quota
 
-__all__ = ["blas_limited", "even_bounds", "map_ahead", "run_slices", "set_threads", "thread_count"]
+__all__ = ["blas_limited", "even_bounds", "map_ahead", "read_only", "run_slices", "set_threads", "thread_count"]
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -112,6 +112,19 @@ def even_bounds(count: int, slices: int) -> list[int]:
     [0, 2, 5]
     """
     return [count * part // slices for part in range(slices + 1)]
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers, not to be written: a kernel is compiled once for models fitted and models read from a file.
+
+    Examples
+    --------
+    >>> read_only(np.zeros(2)).flags.writeable
+    False
+    """
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view
 
 
 def run_slices(

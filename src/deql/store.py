@@ -11,7 +11,7 @@ import numpy as np
 from deql import container
 from deql.container import FileKind, digest, pack_text, unpack_text
 from deql.errors import ModelFileError
-from deql.models.base import NOT_IN_WORDS, Recommender
+from deql.models.base import Recommender
 
 __all__ = ["FORMAT_VERSION", "checksum", "load", "write"]
 
@@ -22,17 +22,14 @@ _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model ag
 def write(path: Path, model: Recommender) -> None:
     """Write a fitted model to one file, whole or not at all."""
     arrays, facts = model._state()
-    # What is None is as it is by default; older versions, which do not know its name, can read the file then.
-    parameters = {
-        name: value for name, value in model.fitted_params_.items() if name not in NOT_IN_WORDS and value is not None
-    }
     try:
         items = pack_text("items", model.items_)
     except TypeError:
         raise ModelFileError("a model can be saved only if its item ids are integers or text") from None
     metadata = {
         "model": type(model).__name__,
-        "parameters": json.dumps(parameters, sort_keys=True, default=np.generic.item),
+        # Without those by default, older versions, which may not know their names, can read the file.
+        "parameters": json.dumps(model._params_in_words, sort_keys=True, default=np.generic.item),
         "facts": json.dumps(facts, sort_keys=True),
         "vocabulary_checksum": digest({}, items),
     }

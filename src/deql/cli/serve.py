@@ -8,25 +8,25 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from deql.cli.query import ModelFile
 from deql.cli.show import say
 from deql.errors import DeqlError, ParameterError
+from deql.serve.settings import Limits, Settings
 
-if TYPE_CHECKING:
-    from deql.serve.settings import Settings
-
-__all__ = ["serve", "serve_with"]
+__all__ = ["need_serve", "serve", "serve_with"]
 
 
 def serve(
     model_file: ModelFile,
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for a free one.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes; P is in memory once for all.")] = 1,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 for all of this machine's.")] = Settings.host,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for a free one.")] = Settings.port,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes; P is in memory once for all.")
+    ] = Settings.workers,
     threads: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Threads of each; else the processors divided among them.")
     ] = None,
@@ -38,11 +38,11 @@ def serve(
         ),
     ] = None,
     journal: Annotated[Path | None, typer.Option(help="Journal of deql tune, for its curve over b.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = 10.0,
-    max_k: Annotated[int, typer.Option(min=1, help="Most items in a list.")] = 1000,
-    max_histories: Annotated[int, typer.Option(min=1, help="Most histories in a request.")] = 100,
-    max_history: Annotated[int, typer.Option(min=1, help="Most items in a history.")] = 1000,
-    max_body: Annotated[str, typer.Option(help="Largest body of a request.")] = "1MiB",
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for a request.")] = Settings.timeout,
+    max_k: Annotated[int, typer.Option(min=1, help="Most items in a list.")] = Limits.k,
+    max_histories: Annotated[int, typer.Option(min=1, help="Most histories in a request.")] = Limits.histories,
+    max_history: Annotated[int, typer.Option(min=1, help="Most items in a history.")] = Limits.history,
+    max_body: Annotated[str, typer.Option(help="Largest body of a request.")] = f"{Limits.body // 2**20}MiB",
     quiet: Annotated[bool, typer.Option("--quiet", help="Log errors and changes, not every request.")] = False,
 ) -> None:
     """Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again."""
@@ -50,7 +50,6 @@ def serve(
 
     need_serve()
     from deql.serve.curve import read_curve
-    from deql.serve.settings import Limits, Settings
 
     if token is None:  # an option's empty variable counts as none; here it is a secret that was not filled in
         token = os.environ.get("DEQL_TOKEN")

@@ -88,6 +88,13 @@ class Recommender(ABC):
         """Hyper-parameters by name, as scikit-learn expects."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
+    @property
+    def _params_in_words(self) -> dict[str, Any]:
+        """Those of the fit that describe the model; what is None is as it is by default."""
+        return {
+            name: value for name, value in self.fitted_params_.items() if name not in NOT_IN_WORDS and value is not None
+        }
+
     def set_params(self, **params: Any) -> Self:
         """Change hyper-parameters; takes effect at the next ``fit``."""
         for name, value in params.items():

@@ -13,25 +13,12 @@ from scipy.sparse import csr_array
 from deql.checks import check_range
 from deql.errors import ParameterError
 from deql.models.base import Recommender
-from deql.parallel import blas_limited, run_slices
+from deql.parallel import blas_limited, read_only, run_slices
 from deql.progress import Report
 from deql.rules import popularity_scale
 from deql.shortlist import rank_scores, user_bounds
 
 __all__ = ["StoredWeights"]
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, not to be written: a kernel is compiled once for models fitted and models read from a file.
-
-    Examples
-    --------
-    >>> _read_only(np.zeros(2)).flags.writeable
-    False
-    """
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 @dataclass(eq=False)
@@ -90,14 +77,14 @@ class StoredWeights(Recommender):
         """The exact scores of the columns stored in ``pairs``, row by row."""
         out = np.zeros(pairs.nnz)
         run_slices(
-            self._kernels()[1], user_bounds(matrix.shape[0]), *map(_read_only, self._stored()),
+            self._kernels()[1], user_bounds(matrix.shape[0]), *map(read_only, self._stored()),
             matrix.indptr, matrix.indices, matrix.data.astype(np.float64), pairs.indptr, pairs.indices, out,
         )  # fmt: skip
         return out
 
     def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
         parts = np.zeros(len(columns))
-        stored = map(_read_only, self._stored())
+        stored = map(read_only, self._stored())
         score = self._kernels()[0](*stored, columns, np.ones(len(columns)), target, parts)
         return parts, score
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from deql.parallel import read_only
+
 __all__ = ["PackedSymmetric", "block_offset", "mirror_lower", "multiply"]
 
 
@@ -34,9 +36,7 @@ def _addresses(n: int, tile: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     start = block * tile
     width = np.minimum(tile, n - start)
     base = block_offset(block, n, tile) - start * width + column - start
-    for array in (base, width):
-        array.flags.writeable = False
-    return base, width
+    return read_only(base), read_only(width)
 
 
 def mirror_lower(square: NDArray[Any]) -> None:
@@ -154,9 +154,7 @@ class PackedSymmetric:
 
         Read-only, as those of a file are, so that a kernel is compiled once for fitted and for loaded models.
         """
-        data = self.data.view(np.ndarray)
-        data.flags.writeable = False
-        return data, *self.addresses()
+        return read_only(self.data), *self.addresses()
 
     def addresses(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """``base`` and ``width`` of each column c: its entry in row r ≥ c is ``data[base[c] + r·width[c]]``.

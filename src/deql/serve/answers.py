@@ -52,12 +52,16 @@ def recommendations(
     served: Served, asked: RecommendRequest, queries: Sequence[Query], lists: Sequence[Ranked], unknown: list[list[Any]]
 ) -> dict[str, Any]:
     """What /recommend answers."""
-    results = []
+    model, results = served.ruled(asked.rule), []
     for query, ranked, missing in zip(queries, lists, unknown, strict=True):
         best = [
-            served.name(column) | {"score": score} | _because(served, query, column, asked.explain)
-            for column, score in zip(ranked.columns, ranked.scores, strict=True)
+            served.name(column) | {"score": score} for column, score in zip(ranked.columns, ranked.scores, strict=True)
         ]
+        if asked.explain is not None:
+            history = np.array(query.columns, np.int32)
+            for one, column in zip(best, ranked.columns, strict=True):
+                why = model._explained(history, column, asked.explain)
+                one |= {"because": _parts(served, why), "rest": why.rest}
         results.append({"recommendations": best, "from_popularity": not query.columns, "unknown": missing})
     return {"checksum": served.checksum, "results": results}
 
@@ -65,7 +69,7 @@ def recommendations(
 def explanation(served: Served, asked: ExplainRequest, limits: Limits) -> dict[str, Any]:
     """What /explain answers."""
     check_number("history: items", len(asked.history), limits.history)
-    target = served.column_of(asked.item)
+    target = served.index.get(asked.item)
     if target is None:
         raise ApiError(422, "unknown_item", f"the model does not know the item {name_some([asked.item])}")
     columns, missing = _known(served, asked.history, asked.strict)
@@ -130,13 +134,6 @@ def _known(served: Served, history: Sequence[Any], strict: bool) -> tuple[list[i
             f"the history names items that the model does not know: {name_some(list(dict.fromkeys(missing)))}",
         )  # fmt: skip
     return columns, missing
-
-
-def _because(served: Served, query: Query, column: int, reasons: int | None) -> dict[str, Any]:
-    if reasons is None:
-        return {}
-    why = served.ruled(query.rule)._explained(np.array(query.columns, np.int32), column, reasons)
-    return {"because": _parts(served, why), "rest": why.rest}
 
 
 def _parts(served: Served, why: Any) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +33,6 @@ __all__ = ["PAGE", "create_api"]
 
 PAGE = Path(__file__).with_name("page")
 
-_JSON = "application/json"
 _SHORT = 500
 """Items in an answer that takes less time to make than to hand to another thread."""
 
@@ -120,8 +118,9 @@ def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batche
         # that came first are answered in time, rather than all too late.
         async with long_answers:
             lists = await batcher.rank(served, queries)
-            make = partial(_text, answers.recommendations, served, asked, queries, lists, unknown)
-            return Response(await asyncio.to_thread(make), media_type=_JSON)
+            return await asyncio.to_thread(
+                lambda: _json(answers.recommendations(served, asked, queries, lists, unknown))
+            )
 
     @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
     async def explain(asked: schemas.ExplainRequest) -> Response:
@@ -234,7 +233,7 @@ def _add_errors(api: FastAPI) -> None:
                 "the body must be JSON, sent with the header Content-Type: application/json",
             )
         if error.errors()[0]["type"] == "json_invalid":
-            return error_response(400, "invalid_json", "the body is not JSON")
+            return await of_http(request, HTTPException(400))  # which is what FastAPI raises for other bodies
         return error_response(422, "invalid_request", _in_words(error))
 
     @api.exception_handler(HTTPException)
@@ -284,12 +283,8 @@ def _column(served: Served, item: str) -> int:
 
 
 def _json(value: dict[str, Any]) -> Response:
-    return Response(_text(lambda: value), media_type=_JSON)
-
-
-def _text(make: Callable[..., dict[str, Any]], *of: Any) -> str:
     # Escaped to ASCII: a title may hold half a surrogate pair, which UTF-8 has no bytes for.
-    return json.dumps(make(*of), allow_nan=False)
+    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
 
 
 def _answers(model: Any, *errors: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.models.base import NOT_IN_WORDS, Recommender
+from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.recommend import allowed_items, known_columns
 from deql.serve.catalogue import Catalogue
@@ -143,12 +143,8 @@ class Served:
         """The columns of a history's items, and the items that the model does not know."""
         return known_columns(history, self.index)
 
-    def column_of(self, item: Any) -> int | None:
-        """Where an item is; None if the model does not know it."""
-        return self.index.get(item)
-
     def column_called(self, text: str) -> int | None:
-        """The same for an id that came as text, in an address."""
+        """Where an item is whose id came as text, in an address; None if the model does not know it."""
         if isinstance(self.items[0], int):
             whole = re.fullmatch("0|-?[1-9][0-9]{0,30}", text)
             return None if whole is None else self.index.get(int(text))
@@ -222,10 +218,9 @@ class Served:
     def summary(self) -> dict[str, Any]:
         """What kind of model this is and what it learned from."""
         model = self.model
-        parameters = {name: value for name, value in model.fitted_params_.items() if name not in NOT_IN_WORDS}
         return {
             "model": type(model).__name__,
-            "parameters": {name: value for name, value in parameters.items() if value is not None},
+            "parameters": model._params_in_words,
             "data": {
                 "users": model.n_users_, "items": len(self.items), "interactions": int(model.item_counts_.sum()),
                 "titles": self.titles is not None, "ids": "integers" if isinstance(self.items[0], int) else "text",

@@ -49,7 +49,7 @@ _KEEP_ALIVE = 75
 
 def main() -> None:
     """Run until told otherwise; the one argument is the number of the channel's socket."""
-    for ignored in (signal.SIGINT, signal.SIGHUP):  # meant for the supervisor, though a terminal sends them to all
+    for ignored in (signal.SIGINT, signal.SIGHUP):  # meant for the supervisor
         signal.signal(ignored, signal.SIG_IGN)
     logs.configure()
     sys.excepthook = lambda kind, error, trace: log("worker_failed", logging.CRITICAL, error)
@@ -135,7 +135,7 @@ class _Control:
         self._numbers = itertools.count()
 
     def take(self, message: Message) -> None:
-        """Serve the model that came with the first message; nobody else keeps it: it goes with the last request."""
+        """Serve the model that came with the first message."""
         self._first = message.body
         self._next = _open(self._settings, message)
         self._swap()
