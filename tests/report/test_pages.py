@@ -12,9 +12,10 @@ import deql
 from deql import EASE, DeqlError, Interactions, Popularity
 from deql.evaluation.contest import compare
 from deql.evaluation.contestants import judge, parameters
-from deql.report import plots
+from deql.report import page, plots
 from deql.report.compared import comparison_page
 from deql.report.evaluated import curve_metrics, evaluation_page, group_lengths
+from deql.report.plots import Labels
 
 pytest.importorskip("matplotlib", reason="reports need matplotlib")
 
@@ -184,7 +185,7 @@ def test_a_difference_far_off_is_written_at_the_edge():
         "a − c": (0, near, (0.015, 0.0, 0.03)),
         "a − d": (1, far, (0.905, 0.9, 0.91)),
     }
-    drawn = plots.differences("d", "Differences", rows, "x")
+    drawn = plots.differences(Labels("d", "Differences", "x"), rows)
     assert "+0.9050 →" in drawn
     assert "+0.0150" not in drawn
 
@@ -199,4 +200,4 @@ def test_without_matplotlib(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(DeqlError, match=r"pip install \"deql\[report\]\""):
-        plots.need_matplotlib()
+        page.need_report_extra()

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from deql.report.tables import Cell, Grid, latex_escape, latex_table, markdown_escape, markdown_table, text_table
+from deql._system.tables import Cell, Grid, latex_escape, latex_table, markdown_escape, markdown_table, text_table
 from tests.evaluation.test_comparison import made
 
 NASTY = r"a_b & 50% #1 $x$ {y} ~^ \z <img onerror=alert(1)> [q](r) *i* `c` | d"

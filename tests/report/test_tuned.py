@@ -12,12 +12,14 @@ from scipy.stats import spearmanr
 
 import deql
 from deql import DEQL, Interactions
+from deql._system.tables import text_table
 from deql.models import RDLAE
 from deql.report import plots
-from deql.report.tables import text_table
-from deql.report.tuned import edges, leaderboard_grid, rank_correlation, tuning_page
+from deql.report.plots import Labels
+from deql.report.tuned import rank_correlation, tuning_page
 from deql.tuning.result import Curve, Rival, Tuning
 from deql.tuning.space import Space
+from deql.tuning.tuning_summary import edges, leaderboard_grid
 from tests.report.test_pages import NASTY, Outline
 
 PARAMETERS = ["l2", "dropout", "user_power", "b", "xi", "popularity_power"]
@@ -266,7 +268,7 @@ def test_a_figure_for_each_user_power_on_one_scale():
     assert [re.search("user_power ([0-9.]+):", one)[1] for one in told] == ["0", "0.4"]
     assert "the best of its 2 models" in told[0]
     assert (
-        "user_power 0: at each point the best of its model. It is the winner&#x27;s; 5 others are not drawn."
+        "user_power 0: at each point the best of its model. It is the winner&#39;s; 5 others are not drawn."
         in (captions(write("many powers"))[-1])
     )
     looked_at = [row(l2=3.0, user_power=0.8)[:-1], row(l2=1.0, user_power=0.8)[:-1]]
@@ -299,7 +301,7 @@ def test_how_first_looks_agree():
 
 def test_zero_stands_on_a_log_axis():
     lines = {0: {0.0: 0.1, 10.0: 0.3, 300.0: 0.2}}
-    drawn = plots.interaction("i", "Interaction", lines, (0.0, 0.1), (0.1, 0.3), "l2", "ndcg@20", log=True)
+    drawn = plots.interaction(Labels("i", "Interaction", "l2", "ndcg@20"), lines, (0.0, 0.1), (0.1, 0.3), log=True)
     labels = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
     assert labels[:3] == ["0", "10", "300"]
 
@@ -307,7 +309,7 @@ def test_zero_stands_on_a_log_axis():
 def test_a_log_axis_has_the_values_tried_or_round_ones():
     def ticks(values):
         line = {0: dict.fromkeys(values, 0.1)}
-        drawn = plots.interaction("i", "Interaction", line, None, (0.0, 0.2), "l2", "y", log=True)
+        drawn = plots.interaction(Labels("i", "Interaction", "l2", "y"), line, None, (0.0, 0.2), log=True)
         return re.findall(r"<text[^>]*>([^<]*)</text>", drawn.partition("l2</text>")[0])
 
     assert ticks([10.0, 20.0, 50.0, 300.0]) == ["10", "20", "50", "300"]

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import deql
+from deql._system.tables import number, p_value
 from deql.journal import Journal
-from deql.report.tables import number, p_value
 from deql.reproduction.choices import Choice
 from deql.reproduction.paired import SplitTest
 from deql.reproduction.paper import METRICS, WEIGHTED, reported

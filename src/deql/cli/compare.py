@@ -68,9 +68,9 @@ def compare(
         )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
     if report is not None:
-        from deql.report.plots import need_matplotlib
+        from deql.report.page import need_report_extra
 
-        need_matplotlib()
+        need_report_extra()
     for path, other in ((out, report), (report, out)):
         if path is not None:
             check_out(path, data, table.items, other)
@@ -126,7 +126,7 @@ def _written(comparison: Comparison, form: Format) -> str:
 
 
 def _show(comparison: Comparison) -> None:
-    from deql.report.tables import comparison_grid, comparison_legend, significance_grids
+    from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 
     print_grid(comparison_grid(comparison))
     numbers, star = comparison_legend(comparison)

@@ -18,8 +18,8 @@ from deql.cli.specs import parse_specs
 from deql.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from deql._system.tables import Cell, Grid
     from deql.evaluation import Evaluation
-    from deql.report.tables import Cell, Grid
     from deql.split import Split
 
 __all__ = ["evaluate", "print_grid"]
@@ -98,7 +98,7 @@ def print_grid(grid: Grid) -> None:
     """A table of results: best values bold in a terminal, in plain lines of any width elsewhere."""
     from rich.text import Text
 
-    from deql.report.tables import text_table
+    from deql._system.tables import text_table
 
     plain = text_table(grid)
     screen = console()
@@ -118,9 +118,9 @@ def print_grid(grid: Grid) -> None:
 def _check_outputs(report: Path | None, save_per_user: Path | None, *inputs: Path | None) -> None:
     """Whatever is wrong with them is said before the long work."""
     if report is not None:
-        from deql.report.plots import need_matplotlib
+        from deql.report.page import need_report_extra
 
-        need_matplotlib()
+        need_report_extra()
         check_out(report, save_per_user, *inputs)
     if save_per_user is not None:
         if save_per_user.suffix not in (".parquet", ".csv"):
@@ -162,13 +162,12 @@ def _facts(
 
 
 def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: bool) -> None:
-    from deql.report.evaluated import evaluation_grid
-    from deql.report.tables import Cell, Grid, number
+    from deql._system.tables import Cell, Grid, number
+    from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
 
     print_grid(evaluation_grid(results, metrics))
     first = next(iter(results.values()))
-    left_out = f"; {first.skipped:,} with nothing held out are left out" if first.skipped else ""
-    print(f"Mean ± standard error over {len(first.users):,} users{left_out}.")
+    print(evaluation_legend(results))
     judged = [metric for metric in metrics if metric in first.per_user]
     if intervals and judged:
         rows = [

@@ -169,9 +169,9 @@ def _check_files(out: Path, journal: Path | None, report: Path | None, data: Pat
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
     check_out(journal, out, *inputs)
     if report is not None:
-        from deql.report.plots import need_matplotlib
+        from deql.report.page import need_report_extra
 
-        need_matplotlib()
+        need_report_extra()
         check_out(report, out, journal, *inputs)
     if data.is_dir() and not is_published_split(data):
         for path in filter(None, (out, journal, report)):
@@ -192,7 +192,7 @@ def _say_journal(path: Path) -> None:
 
 
 def _show(tuning: Tuning) -> None:
-    from deql.report.tuned import leaderboard_grid, verdict
+    from deql.tuning.tuning_summary import leaderboard_grid, summary_sentences
 
     print_grid(leaderboard_grid(tuning, rows=10))
     print()
@@ -205,5 +205,5 @@ def _show(tuning: Tuning) -> None:
     ]
     title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
     console().print(curve_table(title, metric, curve, best))
-    for sentence in verdict(tuning):
+    for sentence in summary_sentences(tuning):
         print_words(sentence)

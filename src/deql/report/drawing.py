@@ -11,17 +11,16 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
-
-from deql.errors import DeqlError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "COLOURS", "GRID", "INK", "MARKERS", "colour_of", "curve", "figure", "height_of", "log_axis", "mark", "marker_of",
-    "name_rows", "need_matplotlib", "round_ticks",
+    "COLOURS", "GRID", "INK", "MARKERS", "Labels", "colour_of", "curve", "figure", "height_of", "log_axis", "log_range",
+    "mark", "marker_of", "name_rows", "round_ticks",
 ]  # fmt: skip
 
 COLOURS = 8
@@ -33,12 +32,24 @@ _WIDTH = 4.0
 _MOST_TICKS = 8
 
 
-def need_matplotlib() -> None:
-    """Say what to install, before the long work begins."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise DeqlError('reports need matplotlib: pip install "deql[report]"') from None
+@dataclass(frozen=True)
+class Labels:
+    """How a figure is labelled.
+
+    Attributes
+    ----------
+    name : str
+        Its id, which no other figure of the page has.
+    title : str
+        What is read aloud in its place.
+    x, y : str
+        The names of the axes.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str = ""
 
 
 def colour_of(row: int) -> str:
@@ -130,7 +141,23 @@ def round_ticks(low: float, high: float, digits: Sequence[int]) -> list[float]:
     return [tick for step in decades for digit in shown if low <= (tick := float(f"{digit}e{step}")) <= high]
 
 
-def figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 3.0) -> str:
+def log_range(values: Sequence[float]) -> tuple[float, float]:
+    """Limits of a log axis: some room around the values, and no less than a factor of ten.
+
+    Examples
+    --------
+    >>> log_range([1.0, 100.0])
+    (0.5, 200.0)
+    >>> low, high = log_range([1.0])
+    >>> round(high / low, 6)
+    10.0
+    """
+    low, high = min(values) / 2, max(values) * 2
+    missing = max(1.0, math.sqrt(10 * low / high))
+    return low / missing, high * missing
+
+
+def figure(labels: Labels, draw: Callable[[Axes], None], height: float = 3.0) -> str:
     """An SVG element that belongs to its page: same fonts and colours, ids of its own, a title for readers."""
     from io import StringIO
 
@@ -138,7 +165,7 @@ def figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 
     from matplotlib.figure import Figure
 
     look: dict[Any, Any] = {
-        "svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10, "axes.spines.top": False,
+        "svg.fonttype": "none", "svg.hashsalt": labels.name, "font.size": 10, "axes.spines.top": False,
         "axes.spines.right": False, "axes.edgecolor": GRID, "axes.labelcolor": INK, "text.color": INK,
         "xtick.color": INK, "ytick.color": INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "grid.color": GRID,
         "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "axes.xmargin": 0.02,
@@ -151,10 +178,12 @@ def figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 
         whole = Figure(figsize=(_WIDTH, height), layout="constrained")
         axes = whole.add_subplot()
         draw(axes)
+        axes.set_xlabel(labels.x)
+        axes.set_ylabel(labels.y)
         whole.savefig(
             out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
         )
-    return _inline(out.getvalue(), name, title)
+    return _inline(out.getvalue(), labels.name, labels.title)
 
 
 def _inline(svg: str, name: str, title: str) -> str:

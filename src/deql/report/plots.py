@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,31 +12,33 @@ from numpy.typing import NDArray
 from deql.report.drawing import (
     COLOURS,
     INK,
+    Labels,
     colour_of,
     curve,
     figure,
     height_of,
     log_axis,
+    log_range,
     mark,
     marker_of,
     name_rows,
-    need_matplotlib,
+    round_ticks,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "COLOURS", "Interval", "agreement", "band", "differences", "histogram", "interaction", "intervals", "lines",
-    "need_matplotlib", "optimum", "peaks", "scatter", "shares", "splits",
+    "COLOURS", "Interval", "Labels", "agreement", "band", "costs", "differences", "histogram", "interaction",
+    "intervals", "lines", "optimum", "peaks", "reported_and_found", "scatter", "shares", "splits",
 ]  # fmt: skip
 
 Interval = tuple[float, float, float]
 
+_DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 3)), "alpha": 0.6}
 
-def intervals(
-    name: str, title: str, values: Mapping[str, Interval], xlabel: str, colours: Sequence[int] | None = None
-) -> str:
+
+def intervals(labels: Labels, values: Mapping[str, Interval], colours: Sequence[int] | None = None) -> str:
     """One dot for each model, with its interval: value, low, high; each in its own colour, if none are given."""
 
     def draw(axes: Axes) -> None:
@@ -44,12 +47,11 @@ def intervals(
             place = row if colours is None else colours[row]
             axes.plot([low, high], [row, row], color=colour_of(place), linewidth=2, solid_capstyle="butt")
             axes.plot([value], [row], marker_of(place), color=colour_of(place), markersize=6)
-        axes.set_xlabel(xlabel)
 
-    return figure(name, title, draw, height_of(len(values)))
+    return figure(labels, draw, height_of(len(values)))
 
 
-def shares(name: str, title: str, values: Mapping[str, NDArray[np.float64]], xlabel: str) -> str:
+def shares(labels: Labels, values: Mapping[str, NDArray[np.float64]]) -> str:
     """Share of users with at least this value, a curve for each model."""
 
     def draw(axes: Axes) -> None:
@@ -59,20 +61,15 @@ def shares(name: str, title: str, values: Mapping[str, NDArray[np.float64]], xla
             # Many users, many levels: a few hundred points draw the same curve.
             kept = np.unique(np.linspace(0, len(levels) - 1, 300).astype(int))
             curve(axes, row, levels[kept], at_least[kept], marker=False, drawstyle="steps-pre")
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel("share of users")
         axes.set_ylim(0, 1.02)
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
 def lines(
-    name: str,
-    title: str,
+    labels: Labels,
     x: Sequence[float] | Sequence[str],
     values: Mapping[str, Sequence[float]],
-    xlabel: str,
-    ylabel: str,
     errors: Mapping[str, Sequence[float]] | None = None,
 ) -> str:
     """A curve for each model over numbers, or over groups that are named."""
@@ -89,13 +86,11 @@ def lines(
             axes.set_xticks(places, [str(label) for label in x])
         else:
             axes.locator_params(axis="x", integer=True)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
-def splits(name: str, title: str, values: Mapping[str, NDArray[np.float64]], xlabel: str) -> str:
+def splits(labels: Labels, values: Mapping[str, NDArray[np.float64]]) -> str:
     """A row for each model: a small dot for each split, a stroke at the mean."""
 
     def draw(axes: Axes) -> None:
@@ -104,14 +99,11 @@ def splits(name: str, title: str, values: Mapping[str, NDArray[np.float64]], xla
             colour = colour_of(row)
             axes.plot(sample, np.full(len(sample), row), marker_of(row), color=colour, markersize=5, alpha=0.6)
             axes.plot([sample.mean()] * 2, [row - 0.13, row + 0.13], color=colour, linewidth=2.5)
-        axes.set_xlabel(xlabel)
 
-    return figure(name, title, draw, height_of(len(values)))
+    return figure(labels, draw, height_of(len(values)))
 
 
-def differences(
-    name: str, title: str, values: Mapping[str, tuple[int, NDArray[np.float64], Interval]], xlabel: str
-) -> str:
+def differences(labels: Labels, values: Mapping[str, tuple[int, NDArray[np.float64], Interval]]) -> str:
     """A row for each pair of models: dots of the pairs, their mean and its interval, against zero.
 
     A row far beyond the others is written at the edge instead.
@@ -136,21 +128,17 @@ def differences(
             axes.plot(sample, np.full(len(sample), row), "o", color=colour, markersize=4, alpha=0.5)
             axes.plot([low, high], [row + 0.18, row + 0.18], color=colour, linewidth=2, solid_capstyle="butt")
             axes.plot([value], [row + 0.18], marker_of(place), color=colour, markersize=6)
-        axes.set_xlabel(xlabel)
 
-    return figure(name, title, draw, height_of(len(values)))
+    return figure(labels, draw, height_of(len(values)))
 
 
 def optimum(
-    name: str,
-    title: str,
+    labels: Labels,
     colour: int,
     x: Sequence[float],
     values: Sequence[float],
     errors: Sequence[float],
     best: int,
-    xlabel: str,
-    ylabel: str,
 ) -> str:
     """One curve within its standard errors, its best place marked, and a thin line where x is 1."""
     y, spread = np.asarray(values), np.nan_to_num(errors)
@@ -160,21 +148,16 @@ def optimum(
         axes.fill_between(x, y - spread, y + spread, color=colour_of(colour), alpha=0.15, linewidth=0)
         _mark_equal(axes)
         axes.plot(x, y, color=colour_of(colour), linewidth=1.8)
-        mark(axes, x[best], y[best], f"{xlabel} = {x[best]:g}")
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
+        mark(axes, x[best], y[best], f"{labels.x} = {x[best]:g}")
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
 def peaks(
-    name: str,
-    title: str,
+    labels: Labels,
     x: Sequence[float],
     values: Sequence[Sequence[float]],
     chosen: Sequence[float],
-    xlabel: str,
-    ylabel: str,
 ) -> str:
     """Curves over one x, a star at the peak of each and a ring at the x chosen for it; a thin line where x is 1."""
 
@@ -187,21 +170,16 @@ def peaks(
         tops = [max(y) for y in values]
         for y, top in zip(values, tops, strict=True):
             peak = x[y.index(top)]
-            mark(axes, peak, top, f"{xlabel} = {peak:g}", below=top < max(tops))
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
+            mark(axes, peak, top, f"{labels.x} = {peak:g}", below=top < max(tops))
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
 def histogram(
-    name: str,
-    title: str,
+    labels: Labels,
     edges: Sequence[float],
     counts: Sequence[int],
     between: tuple[float, float],
-    xlabel: str,
-    ylabel: str,
 ) -> str:
     """How many fall between neighbouring edges; a range of interest is shaded."""
 
@@ -209,21 +187,16 @@ def histogram(
         axes.axvspan(*between, color=INK, alpha=0.12, linewidth=0)
         axes.stairs(counts, edges, fill=True, color=colour_of(0))
         axes.set_xlim(min(0.0, edges[0]), max(edges[-1], between[1]))
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
 def band(
-    name: str,
-    title: str,
+    labels: Labels,
     x: Sequence[float],
     values: Sequence[float],
     low: Sequence[float],
     high: Sequence[float],
-    xlabel: str,
-    ylabel: str,
 ) -> str:
     """One curve over a log axis, and the band that it lies in."""
 
@@ -232,20 +205,15 @@ def band(
         places = [place[value] for value in x]
         axes.fill_between(places, low, high, color=colour_of(0), alpha=0.15, linewidth=0)
         curve(axes, 0, places, values, marker=True)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
 def interaction(
-    name: str,
-    title: str,
+    labels: Labels,
     values: Mapping[int, Mapping[float, float]],
     best: tuple[float, float] | None,
     limits: tuple[float, float],
-    xlabel: str,
-    ylabel: str,
     log: bool,
 ) -> str:
     """A line for each number of a colour: y by x. The best of all is marked if it is among them.
@@ -263,15 +231,11 @@ def interaction(
         axes.set_ylim(limits[0] - margin, limits[1] + 2 * margin)
         if best is not None:
             mark(axes, place[best[0]], best[1], f"{best[1]:.4f}")
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
-def scatter(
-    name: str, title: str, points: Sequence[tuple[float, float, float]], best: int, xlabel: str, ylabel: str
-) -> str:
+def scatter(labels: Labels, points: Sequence[tuple[float, float, float]], best: int) -> str:
     """Points x (on a log axis), y, and how strong each is, from 0 to 1; the best one is marked."""
 
     def draw(axes: Axes) -> None:
@@ -281,15 +245,11 @@ def scatter(
             axes.plot([place[x]], [y], "o", color=colour_of(0), markersize=9, fillstyle="none", markeredgewidth=0.7)
         axes.margins(y=0.12)
         mark(axes, place[points[best][0]], points[best][1], "best")
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
 
 
-def agreement(
-    name: str, title: str, x: Sequence[float], y: Sequence[float], best: int, xlabel: str, ylabel: str
-) -> str:
+def agreement(labels: Labels, x: Sequence[float], y: Sequence[float], best: int) -> str:
     """Two measurements of the same things against each other; the best one is marked."""
 
     def draw(axes: Axes) -> None:
@@ -297,13 +257,57 @@ def agreement(
         axes.plot(x, y, "o", color=colour_of(0), markersize=5, alpha=0.6)
         mark(axes, x[best], y[best], "best")
         axes.locator_params(axis="x", nbins=5)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
 
-    return figure(name, title, draw)
+    return figure(labels, draw)
+
+
+def reported_and_found(labels: Labels, values: Mapping[str, tuple[float | None, float | None]], border: float) -> str:
+    """A row for each thing: a ring where it was reported, a dot where it was found; a thin line at the border."""
+
+    def draw(axes: Axes) -> None:
+        name_rows(axes, list(values))
+        axes.axvline(border, **_DASHED)
+        for row, (reported, found) in enumerate(values.values()):
+            if found is not None:
+                axes.plot([found], [row], "o", color=INK, markersize=4.5)
+            if reported is not None:
+                axes.plot([reported], [row], "o", color=INK, markersize=8, fillstyle="none")
+        axes.set_xlim(left=0)
+
+    return figure(labels, draw, 0.75 + 0.38 * len(values))
+
+
+def costs(
+    labels: Labels,
+    groups: Mapping[str, Sequence[tuple[float, float]]],
+    floor: tuple[str, float],
+) -> str:
+    """Points on log axes, a colour and a name for each group; ``floor`` names a thin line and says where it is."""
+    xs = log_range([x for group in groups.values() for x, _ in group])
+    ys = log_range([floor[1], *(y for group in groups.values() for _, y in group)])
+
+    def draw(axes: Axes) -> None:
+        for axis, (low, high) in (("x", xs), ("y", ys)):
+            ticks = round_ticks(low, high, (1, 2, 5))
+            getattr(axes, f"set_{axis}scale")("log")
+            getattr(axes, f"set_{axis}ticks")(ticks, [f"{tick:g}" for tick in ticks])
+            getattr(axes, f"set_{axis}lim")(low, high)
+        axes.minorticks_off()
+        axes.axhline(floor[1], **_DASHED)
+        axes.text(0.99, floor[1], floor[0], transform=axes.get_yaxis_transform(), ha="right", va="top", fontsize=9)
+        for row, (group, points) in enumerate(groups.items()):
+            colour = colour_of(row)
+            axes.plot(*zip(*points, strict=True), marker_of(row), color=colour, markersize=6, alpha=0.7)
+            middle = math.exp(sum(math.log(x) for x, _ in points) / len(points))
+            across = math.log(middle / xs[0]) / math.log(xs[1] / xs[0])
+            side = "left" if across < 0.3 else "right" if across > 0.7 else "center"
+            axes.annotate(group, (middle, max(y for _, y in points)), (0, 6), textcoords="offset points", ha=side,
+                          color=colour)  # fmt: skip
+
+    return figure(labels, draw)
 
 
 def _mark_equal(axes: Axes) -> None:
     """A thin line where b is a."""
-    axes.axvline(1, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), alpha=0.6)
+    axes.axvline(1, **_DASHED)
     axes.text(1, 0.02, " b = a", transform=axes.get_xaxis_transform(), va="bottom")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deql._system.tables import Cell, Grid, number
 from deql.report import page, plots
-from deql.report.tables import Cell, Grid, number
+from deql.report.plots import Labels
 from deql.reproduction.benches import Bench
 from deql.reproduction.choices import ORIGINS, Choice, Origin
 from deql.reproduction.document import Figure, Section, capitalised
@@ -235,7 +236,7 @@ def _figures(bench: Bench, measured: Sequence[_Measured], paper: Paper) -> list[
         ordered = dict(sorted(values.items(), key=lambda entry: -entry[1][0]))
         name = f"{bench.key}-{page.anchor(metric)}"
         colours = [_OURS if row in LINEAR else _THEIRS for row in ordered]
-        svg = plots.intervals(name, f"{NAMES[metric]} on {bench.label}", ordered, NAMES[metric], colours)
+        svg = plots.intervals(Labels(name, f"{NAMES[metric]} on {bench.label}", NAMES[metric]), ordered, colours)
         drawn.append(Figure(svg, f"{NAMES[metric]} on the test part of {bench.label}: ours with hyper-parameters "
                                  "chosen on validation data, ± one standard error over users."))  # fmt: skip
     return drawn

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from deql._system.tables import Cell, Grid, number, p_value
 from deql.evaluation.comparison import LEVEL
 from deql.interactions.public import PRESETS
 from deql.report import page, plots
-from deql.report.tables import Cell, Grid, number, p_value
+from deql.report.plots import Labels
 from deql.reproduction.benches import Bench
 from deql.reproduction.choices import ORIGINS, Choice
 from deql.reproduction.curves import AFFORDABLE, ROW, Curve, FixedLambda, Line, as_deql, at_fixed_l2, at_fixed_lambda
@@ -323,18 +324,16 @@ def _figure(bench: Bench, heading: str, curves: Sequence[Curve], metric: str) ->
     chosen = [one.chosen for one in curves]
     beyond = max(*chosen, *(line.b[line.peak] for line in lines)) > SHOWN
     shown = [b for b in lines[0].b if beyond or b <= SHOWN]
-    svg = plots.peaks(
-        f"{bench.key}-b-{page.anchor(metric)}", f"{NAMES[metric]} by b on {heading}", shown,
-        [line.means[: len(shown)] for line in lines], chosen, "b", NAMES[metric],
-    )  # fmt: skip
+    title = f"{NAMES[metric]} by b on {heading}"
+    labels = Labels(f"{bench.key}-b-{page.anchor(metric)}", title, "b", NAMES[metric])
+    svg = plots.peaks(labels, shown, [line.means[: len(shown)] for line in lines], chosen)
     told = f"{NAMES[metric]} on the test part of {heading} by b, at a fixed l2. Star: the peak; ring: the chosen b."
     return Figure(svg, told)
 
 
 def _fixed_figure(bench: Bench, heading: str, fixed: FixedLambda, chosen: float, metric: str) -> Figure:
-    svg = plots.peaks(
-        f"{bench.key}-lambda-{page.anchor(metric)}", f"{NAMES[metric]} by b at a fixed λ on {heading}", fixed.b,
-        [fixed.lines[METRICS.index(metric)].means], [chosen], "b", NAMES[metric],
-    )  # fmt: skip
+    title = f"{NAMES[metric]} by b at a fixed λ on {heading}"
+    labels = Labels(f"{bench.key}-lambda-{page.anchor(metric)}", title, "b", NAMES[metric])
+    svg = plots.peaks(labels, fixed.b, [fixed.lines[METRICS.index(metric)].means], [chosen])
     told = f"{NAMES[metric]} on the test part of {heading} by b, at a fixed λ as in the paper: each b has another l2."
     return Figure(svg, told)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.tables import Cell, Grid
 from deql.interactions.clean import describe_steps
 from deql.interactions.public import PRESETS, Shape, compare_with_paper, locate
 from deql.interactions.table import Step
-from deql.report import plots, spreads
-from deql.report.tables import Cell, Grid
+from deql.report import plots
+from deql.report.plots import Labels
 from deql.reproduction.benches import Absent, Bench
 from deql.reproduction.document import Figure, Section, capitalised
 from deql.reproduction.tables import Order
@@ -118,8 +119,11 @@ def _row(
 
 def _popularity_figure(counted: Sequence[_Counted]) -> Figure:
     shares = {one.bench.label: share_of_top(_popularity(one.bench), _SHARES).tolist() for one in counted}
-    xlabel, ylabel = "% of the items, the most popular first", "% of the interactions"
-    svg = plots.lines("datasets-popularity", "How uneven the items are", _SHARES.tolist(), shares, xlabel, ylabel)
+    labels = Labels(
+        "datasets-popularity", "How uneven the items are", "% of the items, the most popular first",
+        "% of the interactions",
+    )  # fmt: skip
+    svg = plots.lines(labels, _SHARES.tolist(), shares)
     return Figure(svg, "Which share of the interactions to learn from the most popular items have. The nearer to the "
                        "upper left corner, the more uneven the items are.")  # fmt: skip
 
@@ -149,7 +153,9 @@ def _ratio_figure(counted: Sequence[_Counted], absent: Sequence[Absent]) -> Figu
         ratios[one.bench.label] = (paper, one.shape.item_user_ratio)
     ratios |= {one.label: (PRESETS[one.name].paper.item_user_ratio, None) for one in absent}
     ordered = dict(sorted(ratios.items(), key=lambda entry: -max(value or 0.0 for value in entry[1])))
-    svg = spreads.beside("datasets-ratio", "Items for each user", ordered, "items ÷ users", border=1.0)
+    svg = plots.reported_and_found(
+        Labels("datasets-ratio", "Items for each user", "items ÷ users"), ordered, border=1.0
+    )
     return Figure(svg, "Items for each user: a ring for the paper's data, a dot for those that are here. To the right "
                        "of the line there are more items than users.")  # fmt: skip
 

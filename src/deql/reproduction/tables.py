@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from deql.report.tables import Cell, Grid, number
+from deql._system.tables import Cell, Grid, number
 from deql.reproduction.benches import Absent, Bench, Protocol
 from deql.reproduction.choices import Choice, stored_choices
 from deql.reproduction.document import Document, Section

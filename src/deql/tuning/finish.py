@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
-from deql.evaluation.comparison import lower_is_better
+from deql.evaluation.metrics import lower_is_better
 from deql.evaluation.significance import paired_t
 from deql.models import DEQL
 from deql.plain_json import as_json

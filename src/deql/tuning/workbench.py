@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from deql.errors import DeqlError, JournalError, ParameterError
-from deql.evaluation.comparison import lower_is_better
 from deql.evaluation.contestants import Tell
+from deql.evaluation.metrics import lower_is_better
 from deql.journal import Journal
 from deql.tuning.space import Point, Rule, in_words
 from deql.tuning.trainer import Trainer

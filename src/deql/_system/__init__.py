@@ -1,0 +1,1 @@
+"""What every other package stands on: threads, memory, progress, checks, measurements, tables."""
