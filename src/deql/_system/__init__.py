@@ -1,1 +1,1 @@
-"""What every other package stands on: threads, memory, progress, checks, measurements, tables."""
+"""What the rest stands on: threads, memory, progress, checks of arguments, JSON, measurements, tables."""

@@ -109,7 +109,7 @@ def fit(
     kind, size = type(estimator).__name__, out.stat().st_size
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
     if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
-        from deql.precision.tile_folder import remove_tiles
+        from deql.linalg.engines.tile_folder import remove_tiles
 
         with suppress(TileFileError):
             remove_tiles(tiles, keep_folder=engines.folder is not None)

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.strict_json import as_json
 from deql.errors import ParameterError
-from deql.evaluation.metrics import lower_is_better
 from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, wilcoxon
-from deql.plain_json import as_json
+from deql.metrics import lower_is_better
 
 __all__ = ["LEVEL", "Comparison", "PairedTest"]
 

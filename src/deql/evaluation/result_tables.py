@@ -17,11 +17,11 @@ from deql._system.tables import (
     p_value,
     text_table,
 )
-from deql.evaluation.metrics import lower_is_better
+from deql.metrics import lower_is_better
 
 if TYPE_CHECKING:
     from deql.evaluation.comparison import Comparison, Over, PairedTest
-    from deql.evaluation.result import Evaluation
+    from deql.evaluation.evaluation_result import Evaluation
 
 __all__ = [
     "comparison_grid", "comparison_latex", "comparison_legend", "comparison_markdown", "comparison_text",

@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from deql._system.tables import Cell, Grid, counted, number
-from deql.evaluation.metrics import lower_is_better
+from deql.metrics import lower_is_better
 from deql.tuning.space import PARAMETERS, Point, ridges_around
 
 if TYPE_CHECKING:
-    from deql.tuning.result import Tuning
+    from deql.tuning.tuning_result import Tuning
 
 __all__ = ["best_by_point", "edges", "is_between_values", "leaderboard_grid", "summary_sentences"]
 
