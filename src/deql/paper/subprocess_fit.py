@@ -18,23 +18,23 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from deql._system.measure import Sample, weigh
+from deql._system.measure import Measurement, measure
 from deql._system.threads import set_threads, thread_count
 from deql.data import Interactions
 from deql.errors import DeqlError, reason
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
 
-__all__ = ["fit_apart"]
+__all__ = ["fit_in_subprocess"]
 
 # -P: files in the folder where the command was typed are not taken for modules.
 _COMMAND = (sys.executable, "-P", "-m", "deql.paper.subprocess_fit")
 
 
-def fit_apart(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Sample:
-    """Fit a row's model on the training part of a split file, in a fresh process, and weigh that.
+def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Measurement:
+    """Fit a row's model on the training part of a split file, in a fresh process, and measure that.
 
-    Imports, reading the file and loading the kernels come before the gauges are read.
+    Imports, reading the file and loading the kernels come before the measurement.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def fit_apart(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Sample
 
     Returns
     -------
-    Sample
+    Measurement
         Its facts are the ``engine`` that ran and, on a CUDA device, ``device_mib``: the peak of its memory.
 
     Raises
@@ -73,27 +73,25 @@ def fit_apart(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Sample
         except BaseException:
             child.kill()
             raise
-    told = _parse(said) if child.returncode == 0 else {"error": _how_it_ended(child.returncode)}
+    told = _result(child.returncode, said)
     if "error" in told:
         raise DeqlError(f"{choice.row} ({choice.words}) could not be weighed: {told['error']}")
     for note in told.pop("notes"):
         warnings.warn(note, stacklevel=2)
-    return Sample(**told)
+    return Measurement(**told)
 
 
-def _parse(said: bytes) -> dict[str, Any]:
-    try:
-        return dict(json.loads(said.splitlines()[-1]))
-    except (IndexError, ValueError):
-        return {"error": "its process ended without a result"}
-
-
-def _how_it_ended(code: int) -> str:
+def _result(code: int, said: bytes) -> dict[str, Any]:
+    """What the process printed last, or how it ended."""
+    if code == 0:
+        try:
+            return dict(json.loads(said.splitlines()[-1]))
+        except (IndexError, ValueError):
+            return {"error": "its process ended without a result"}
     if code == -9:  # SIGKILL, which not every system has a name for
-        return "its process was killed, most likely because memory ran out: free some, or say --engine disk"
-    if code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    return f"its process ended with exit code {code}"
+        return {"error": "its process was killed, most likely because memory ran out: free some, or say --engine disk"}
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return {"error": f"its process {how}"}
 
 
 def main() -> None:
@@ -120,7 +118,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _fit(request: dict[str, Any]) -> Sample:
+def _fit(request: dict[str, Any]) -> Measurement:
     from deql.split import load_split
 
     set_threads(request["threads"])
@@ -129,7 +127,7 @@ def _fit(request: dict[str, Any]) -> Sample:
     engine = model._options.choose(train.matrix)
     _warm_up(model, engine, train)
     device = _cuda(model) if engine == "torch" else None
-    fitted, sample = weigh(lambda: model.fit(train))
+    fitted, sample = measure(lambda: model.fit(train))
     facts: dict[str, Any] = {"engine": fitted.engine_}
     if device is not None and fitted.engine_ == "torch":
         import torch
