@@ -18,6 +18,8 @@ from deql._system.checks import check_whole
 from deql._system.progress import Report, stages
 from deql.data import Interactions, as_interactions
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
+from deql.io import model_file
+from deql.io.model_file import ModelRecord
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import NO_ITEM, Recommendations, allowed_items, encode_histories
 
@@ -284,10 +286,22 @@ class Recommender(ABC):
 
         The file is written beside its final name and renamed, so a crash leaves the old one whole.
         """
-        from deql.io import model_file as store
-
         self._check_fitted()
-        store.write(Path(path), self)
+        model_file.write(Path(path), self._as_record())
+
+    def _as_record(self) -> ModelRecord:
+        arrays, facts = self._state()
+        # Without the parameters that are as by default: older versions, which may not know them, can read the file.
+        return ModelRecord(type(self).__name__, self._params_in_words, self.items_, self.titles_, arrays, facts)
+
+    @classmethod
+    def _from_record(cls, record: ModelRecord) -> Self:
+        """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
+        model = cls(**record.parameters)
+        model.items_, model.titles_ = record.items, record.titles
+        model._restore(record.arrays, record.facts)
+        model.fitted_params_ = model.get_params()
+        return model
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain facts that a model file keeps, beside ids and hyper-parameters."""
