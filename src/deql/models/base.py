@@ -359,7 +359,7 @@ class Recommender(ABC):
         return names
 
     def _popular(self, k: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The fallback for cold-start users: the most popular allowed columns, with the share of users who have them."""
+        """The fallback for cold-start users: the most popular allowed columns, and the share of users with each."""
         columns = np.full(k, NO_ITEM, np.int32)
         scores = np.full(k, np.nan)
         order = np.argsort(-self.item_counts_, kind="stable")
