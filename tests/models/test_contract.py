@@ -114,8 +114,9 @@ class TestFit:
 
     def test_leaves_the_data_alone(self, case, data):
         before = data.matrix.copy()
-        case.make().fit(data)
-        assert (data.matrix != before).nnz == 0
+        for given in (data, data.matrix):
+            case.make().fit(given)
+            assert (data.matrix != before).nnz == 0
 
     def test_twice_gives_the_same_model(self, case, model, data, X):
         assert_same_answers(case.make().fit(data), model, X)
@@ -220,15 +221,16 @@ class TestHistories:
         expected = model.recommend((X != 0).astype(np.float64), k=6)
         assert_same_bits(model.recommend(lists, k=6), expected)
         assert_same_bits(model.recommend(tuple(row[::-1] + row[:2] for row in lists), k=6), expected)
+        assert_same_bits(model.recommend((np.array(row) for row in lists), k=6), expected)
 
     def test_may_be_any_matrix(self, model, X):
         for matrix in (csr_matrix(X), X.tocsc(), X.astype(np.int64), X.toarray()):
             assert_same_bits(model.recommend(matrix, k=6), model.recommend(X, k=6))
 
     def test_may_be_interactions_with_items_in_any_order(self, model, X):
-        order = np.random.default_rng(0).permutation(N)
-        shuffled = deql.Interactions.from_csr(X[:, order], items=model.items_[order])
-        assert_same_bits(model.recommend(shuffled, k=6), model.recommend(X, k=6))
+        for order in (np.arange(N), np.random.default_rng(0).permutation(N)):
+            histories = deql.Interactions.from_csr(X[:, order], items=model.items_[order])
+            assert_same_bits(model.recommend(histories, k=6), model.recommend(X, k=6))
 
     def test_that_are_empty_get_the_popularity_order_and_a_mark(self, model):
         found = model.recommend([[], HISTORY, []], k=N)
@@ -259,13 +261,14 @@ class TestHistories:
             model.recommend([["item 1", "gin"]], strict=True)
 
     def test_that_are_no_lists_of_lists_are_refused(self, model):
-        for histories in (["item 1"], "item 1", None, 5, [["item 1"], "item 2"]):
+        for histories in (["item 1"], "item 1", b"item 1", None, 5, [3, 4], [["item 1"], "item 2"], {"item 1": 1}):
             with pytest.raises(ParameterError, match=r"such as \[\['a', 'b'\], \['c'\]\]"):
                 model.recommend(histories)
 
     def test_need_the_columns_of_the_model(self, model):
-        with pytest.raises(ParameterError, match=f"the model's {N} columns, got 5"):
-            model.recommend(csr_array(np.ones((1, 5))))
+        for columns in (N - 1, N + 1):
+            with pytest.raises(ParameterError, match=f"the model's {N} columns, got {columns}"):
+                model.recommend(csr_array(np.ones((1, columns))))
 
 
 class TestFilters:
@@ -294,6 +297,7 @@ class TestIds:
         named = case.make().fit(interactions(ids=ids))
         found, expected = (one.recommend(X, k=N) for one in (named, model))
         marker = -1 if isinstance(ids[0], int) else None
+        assert found.ids.dtype == (np.int64 if isinstance(ids[0], int) else object)
         assert found.ids.tolist() == [
             [marker if item is None else ids[ITEMS.index(item)] for item in row] for row in expected.ids.tolist()
         ]
