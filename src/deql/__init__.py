@@ -50,13 +50,16 @@ __all__ = [
 
 if TYPE_CHECKING:
     from deql import datasets, objective, rules
+    from deql._system.threads import set_threads
+    from deql.data import Interactions
+    from deql.data.clean import clean
+    from deql.data.read import read_interactions
     from deql.errors import DeqlError, ModelFileError
     from deql.evaluation import evaluate
-    from deql.evaluation.contest import compare
-    from deql.imputation import LinearImputer
-    from deql.interactions import Interactions
-    from deql.interactions.clean import clean
-    from deql.interactions.read import read_interactions
+    from deql.evaluation.compare import compare
+    from deql.impute import LinearImputer
+    from deql.io.model_file import load
+    from deql.linalg.planner import plan
     from deql.models import (
         DEQL,
         DLAE,
@@ -71,18 +74,15 @@ if TYPE_CHECKING:
         LowRankDEQL,
         Popularity,
     )
-    from deql.parallel import set_threads
-    from deql.planning import plan
     from deql.split import load_split, split_leave_last, split_strong, split_weak
-    from deql.store import load
     from deql.tuning import tune
 
 
 # Where each public name lives: imported at first use, so that `import deql` costs nothing.
 _HOMES = {
-    "deql.interactions": ("Interactions",),
-    "deql.interactions.read": ("read_interactions",),
-    "deql.interactions.clean": ("clean",),
+    "deql.data": ("Interactions",),
+    "deql.data.read": ("read_interactions",),
+    "deql.data.clean": ("clean",),
     "deql.split": ("load_split", "split_leave_last", "split_strong", "split_weak"),
     "deql.models": (
         "DEQL",
@@ -98,12 +98,12 @@ _HOMES = {
         "LowRankDEQL",
         "SLIM",
     ),
-    "deql.imputation": ("LinearImputer",),
+    "deql.impute": ("LinearImputer",),
     "deql.evaluation": ("evaluate",),
-    "deql.evaluation.contest": ("compare",),
-    "deql.parallel": ("set_threads",),
-    "deql.planning": ("plan",),
-    "deql.store": ("load",),
+    "deql.evaluation.compare": ("compare",),
+    "deql._system.threads": ("set_threads",),
+    "deql.linalg.planner": ("plan",),
+    "deql.io.model_file": ("load",),
     "deql.tuning": ("tune",),
     "deql.errors": ("DeqlError", "ModelFileError"),
 }

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from deql import EASE, Interactions
+from deql.io.model_file import checksum, load
 from deql.serve.served import Served
 from deql.serve.settings import Settings
-from deql.store import checksum, load
 
 _EXPECTED = {}
 """For each model that was saved here, by its checksum: what it recommends to who has tea."""

@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from deql import store
 from deql.errors import ModelFileError, ParameterError
-from deql.resident import ResidentRows
+from deql.io import model_file as store
+from deql.ranking.quantised import ResidentRows
 from deql.serve import snapshot
 from deql.serve.rows import attach
 from tests.serve.running import save_model

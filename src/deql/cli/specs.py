@@ -45,7 +45,7 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
     >>> type(model).__name__, model.l2, model.zero_diagonal
     ('DEQL', 80.0, True)
     """
-    from deql.evaluation.contestants import parameters
+    from deql.evaluation.model_groups import parameters
 
     name, _, rest = text.partition(":")
     kinds = _kinds()
@@ -76,8 +76,8 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
 
 def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
     """Models by name, in the order typed, and the names of those that came fitted from a file."""
-    from deql.evaluation.contestants import describe, unique_names
-    from deql.store import load
+    from deql.evaluation.model_groups import describe, unique_names
+    from deql.io.model_file import load
 
     files = [is_model_file(text) for text in texts]
     models = [load(text) if file else parse_spec(text) for text, file in zip(texts, files, strict=True)]

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from deql.evaluation.metrics import METRICS
-from deql.evaluation.result import Evaluation
+from deql.evaluation.evaluation_result import Evaluation
+from deql.metrics import METRICS
 
 if TYPE_CHECKING:
     from deql.evaluation.evaluator import evaluate

@@ -2,12 +2,12 @@
 
 from deql.models.base import Recommender
 from deql.models.custom import CustomLinear
-from deql.models.elsa import ELSA
+from deql.models.elsa.elsa import ELSA
 from deql.models.family import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE
 from deql.models.linear import LinearAutoencoder
-from deql.models.lowrank import LowRankDEQL
+from deql.models.lowrank.lowrank import LowRankDEQL
 from deql.models.popularity import Popularity
-from deql.models.slim import SLIM
+from deql.models.slim.slim import SLIM
 
 __all__ = [
     "DEQL",

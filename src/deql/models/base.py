@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.checks import check_whole
+from deql._system.checks import check_whole
+from deql._system.progress import Report, stages
+from deql.data import Interactions, as_interactions
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
-from deql.explain import Contribution, Explanation, Neighbourhood
-from deql.interactions import Interactions, as_interactions
-from deql.progress import Report, stages
-from deql.recommend import NO_ITEM, Recommendations, allowed_items, encode_histories
+from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
+from deql.ranking.histories import NO_ITEM, Recommendations, allowed_items, encode_histories
 
 __all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
 
@@ -284,7 +284,7 @@ class Recommender(ABC):
 
         The file is written beside its final name and renamed, so a crash leaves the old one whole.
         """
-        from deql import store
+        from deql.io import model_file as store
 
         self._check_fitted()
         store.write(Path(path), self)

@@ -13,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.checks import check_range
+from deql._system.checks import check_range
+from deql._system.progress import Report, stages
+from deql._system.threads import run_slices
+from deql.data import Interactions
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
-from deql.gram import SharedGram, user_weights, weighted_diagonal
-from deql.interactions import Interactions
-from deql.kernels import contributions, score_pairs
+from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.packed import PackedSymmetric
+from deql.linalg.solve import Options, solve
+from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
 from deql.models.solvable import check_solvable_without_ridge
-from deql.parallel import run_slices
-from deql.precision import PackedSymmetric
-from deql.precision.plan import STRIP
-from deql.progress import Report, stages
-from deql.ranking import rank
+from deql.ranking.kernels import contributions, score_pairs
+from deql.ranking.rank import rank
+from deql.ranking.shortlist import user_bounds
 from deql.rules import paper_l2, scale_columns
-from deql.shortlist import user_bounds
-from deql.solver import Options, solve
 
 if TYPE_CHECKING:
-    from deql.device import DevicePacked
-    from deql.resident import ResidentRows
+    from deql.linalg.engines.torch_packed import DevicePacked
+    from deql.ranking.quantised import ResidentRows
 
 __all__ = ["LinearAutoencoder"]
 
@@ -165,7 +165,7 @@ class LinearAutoencoder(_Fitted):
         Examples
         --------
         >>> import numpy as np, deql
-        >>> from deql.gram import SharedGram, gram
+        >>> from deql.linalg.gram import SharedGram, gram
         >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
         >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
         >>> S = gram(data.matrix)
@@ -297,7 +297,7 @@ class LinearAutoencoder(_Fitted):
         if str(device) == "cpu":
             self.on_device_ = None
         else:
-            from deql.device import DevicePacked, open_device
+            from deql.linalg.engines.torch_packed import DevicePacked, open_device
 
             self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
         return self
@@ -311,7 +311,7 @@ class LinearAutoencoder(_Fitted):
         Parameters
         ----------
         buffer : object with the buffer protocol, optional
-            Where to put them (see :class:`deql.resident.ResidentRows`); new memory if not given.
+            Where to put them (see :class:`deql.ranking.quantised.ResidentRows`); new memory if not given.
 
         Examples
         --------
@@ -320,7 +320,7 @@ class LinearAutoencoder(_Fitted):
         >>> model.keep_rows().recommend([["y"]], k=1).ids.tolist()
         [['x']]
         """
-        from deql.resident import ResidentRows
+        from deql.ranking.quantised import ResidentRows
 
         self._check_fitted()
         self.resident_ = ResidentRows.fill(self.precision_, buffer)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from deql.errors import JournalError
-from deql.journal import read_records
-from deql.tuning.result import Curve
+from deql.io.journal import read_records
+from deql.tuning.tuning_result import Curve
 
 __all__ = ["curve_of", "read_curve"]
 

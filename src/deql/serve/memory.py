@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 
-from deql.machine import free_memory
+from deql._system.machine import free_memory
 
 __all__ = ["fits", "in_memory", "seal"]
 

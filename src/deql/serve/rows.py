@@ -1,4 +1,4 @@
-"""The rows of P (see :mod:`deql.resident`), in memory once for all workers."""
+"""The rows of P (see :mod:`deql.ranking.quantised`), in memory once for all workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 from deql.errors import ParameterError
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
-from deql.resident import ResidentRows
+from deql.ranking.quantised import ResidentRows
 from deql.serve.logs import log
 from deql.serve.memory import fits, in_memory, seal
 

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.io.model_file import checksum, load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
-from deql.recommend import allowed_items, known_columns
+from deql.ranking.histories import allowed_items, known_columns
 from deql.serve.catalogue import Catalogue
 from deql.serve.errors import ApiError
-from deql.store import checksum, load
 
 __all__ = ["OWN_RULE", "Query", "Ranked", "Rule", "Served"]
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deql import store
+from deql._system.machine import free_memory, resident_file_system
 from deql.errors import ModelFileError, reason
-from deql.machine import free_memory, resident_file_system
+from deql.io import model_file as store
 from deql.serve.memory import fits, in_memory, seal
 from deql.serve.rows import share
 

@@ -24,7 +24,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from deql import set_threads
-from deql.parallel import thread_count
+from deql._system.threads import thread_count
 from deql.serve import logs
 from deql.serve.channel import Channel, Message
 from deql.serve.door import Counts, Door
