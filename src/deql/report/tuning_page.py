@@ -34,7 +34,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     --------
     >>> import deql
     >>> from deql.report.tables import text_table
-    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
+    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 800)).without_empty())
     >>> best = deql.tune(split, {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0})
     >>> grid = leaderboard_grid(best, rows=3)
     >>> grid.title
