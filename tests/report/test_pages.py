@@ -190,11 +190,17 @@ def test_a_difference_far_off_is_written_at_the_edge():
     assert "+0.0150" not in drawn
 
 
-def test_without_matplotlib(monkeypatch):
+def test_a_one_is_not_a_yes():
+    (_, cells), *_ = page.parameter_grid({"a model": {"rank": 1, "zero_diagonal": True, "l2": 0.5, "xi": None}}).rows
+    assert [cell.text for cell in cells] == ["1", "yes", "0.5", "–"]
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_a_package_of_the_extra(monkeypatch, package):
     real = builtins.__import__
 
     def without(name, *rest, **named):
-        if name.startswith("matplotlib"):
+        if name.startswith(package):
             raise ImportError(name)
         return real(name, *rest, **named)
 

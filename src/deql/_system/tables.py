@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "Cell", "Grid", "counted", "latex_escape", "latex_table", "markdown_escape", "markdown_table", "number", "p_value",
-    "text_table",
+    "text_table", "value_cell",
 ]  # fmt: skip
 
 
@@ -72,6 +72,17 @@ def p_value(value: float) -> str:
     return "<0.0001" if value < 0.0001 else number(value)
 
 
+def value_cell(value: float, spread: float = math.nan, best: bool = False, marked: bool = False) -> Cell:
+    """A number as a cell.
+
+    Examples
+    --------
+    >>> str(value_cell(0.25, 0.01)), str(value_cell(0.25))
+    ('0.2500 ± 0.0100', '0.2500')
+    """
+    return Cell(number(value), "" if math.isnan(spread) else number(spread), best, marked)
+
+
 def counted(count: int, one: str, several: str) -> str:
     """So many of something.
 
@@ -97,12 +108,12 @@ def text_table(grid: Grid) -> str:
     def marks(cell: Cell) -> str:
         return ("←" if cell.best else "") + ("*" if cell.marked else "")
 
-    rooms = [max(map(len, map(marks, column))) for column in zip(*(cells for _, cells in grid.rows), strict=True)]
+    widths = [max(map(len, map(marks, column))) for column in zip(*(cells for _, cells in grid.rows), strict=True)]
 
-    def shown(cell: Cell, room: int) -> str:
-        return f"{cell} {marks(cell):<{room}}" if room else str(cell)
+    def shown(cell: Cell, width: int) -> str:
+        return f"{cell} {marks(cell):<{width}}" if width else str(cell)
 
-    rows = [[*map(_one_line, names), *map(shown, cells, rooms)] for names, cells in grid.rows]
+    rows = [[*map(_one_line, names), *map(shown, cells, widths)] for names, cells in grid.rows]
     return _lay_out([grid.header, *rows], grid.alignment, ("", "  ", ""), rule=("", "─", "──", ""))
 
 
@@ -145,10 +156,7 @@ def latex_table(grid: Grid, caption: str) -> str:
 
 
 def _lay_out(
-    lines: Sequence[Sequence[str]],
-    alignment: Sequence[str],
-    row: tuple[str, str, str],
-    rule: tuple[str, str, str, str],
+    lines: Sequence[Sequence[str]], alignment: Sequence[str], row: tuple[str, str, str], rule: tuple[str, str, str, str]
 ) -> str:
     """Columns side by side and a rule below the first line; padded where they are aligned.
 

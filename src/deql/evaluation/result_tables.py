@@ -13,9 +13,9 @@ from deql._system.tables import (
     latex_table,
     markdown_escape,
     markdown_table,
-    number,
     p_value,
     text_table,
+    value_cell,
 )
 from deql.metrics import lower_is_better
 
@@ -35,16 +35,15 @@ def evaluation_grid(results: Mapping[str, Evaluation], metrics: Sequence[str]) -
     for metric in metrics:
         means = [result.means[metric] for result in results.values()]
         best[metric] = (min if lower_is_better(metric) else max)(means) if len(means) > 1 else None
-    rows = [
-        (
-            [name],
-            [
-                Cell(number(mean := result.means[metric]), _spread(errors.get(metric, math.nan)), mean == best[metric])
-                for metric in metrics
-            ],
-        )
-        for name, result, errors in ((name, result, result.standard_errors) for name, result in results.items())
-    ]
+    rows = []
+    for name, result in results.items():
+        spreads = result.standard_errors
+        cells = [
+            value_cell(mean, spreads.get(metric, math.nan), best=mean == best[metric])
+            for metric in metrics
+            for mean in [result.means[metric]]
+        ]
+        rows.append(([name], cells))
     return Grid("Results", ["model", *metrics], rows)
 
 
@@ -64,12 +63,7 @@ def comparison_grid(comparison: Comparison) -> Grid:
         (
             [name],
             [
-                Cell(
-                    number(means[metric]),
-                    _spread(spread[name][metric]),
-                    means[metric] == best[metric],
-                    name in marked[metric],
-                )
+                value_cell(means[metric], spread[name][metric], means[metric] == best[metric], name in marked[metric])
                 for metric in comparison.metrics
             ],
         )
@@ -102,21 +96,14 @@ def comparison_legend(comparison: Comparison) -> tuple[str, str]:
 def significance_grids(comparison: Comparison) -> list[Grid]:
     """The tests over splits, where there are several, and over users."""
     both: tuple[Over, ...] = ("splits", "users")
-    return [
-        grid
+    made = [
+        [test for metric in comparison.metrics for test in comparison.tests(metric, over) if test.pairs]
         for over in both[both.index(comparison.over) :]
-        if (
-            grid := _significance_grid(
-                [test for metric in comparison.metrics for test in comparison.tests(metric, over)]
-            )
-        )
     ]
+    return [_significance_grid(tests) for tests in made if tests]
 
 
-def _significance_grid(tests: Sequence[PairedTest]) -> Grid | None:
-    made = [test for test in tests if test.pairs]
-    if not made:
-        return None
+def _significance_grid(tests: Sequence[PairedTest]) -> Grid:
     header = ["metric", "model", "better than", "difference", "t", "t Holm", "Wilcoxon", "W. Holm"]
     rows = [
         (
@@ -129,11 +116,10 @@ def _significance_grid(tests: Sequence[PairedTest]) -> Grid | None:
                 Cell(p_value(test.wilcoxon_holm), marked=test.wilcoxon_holm < 0.05),
             ],
         )
-        for test in made
+        for test in tests
     ]
-    counts = sorted({test.pairs for test in made})
-    pairs = " or ".join(f"{count:,}" for count in counts)
-    return Grid(f"One-sided p-values, paired over {pairs} {made[0].over}", header, rows)
+    pairs = " or ".join(f"{count:,}" for count in sorted({test.pairs for test in tests}))
+    return Grid(f"One-sided p-values, paired over {pairs} {tests[0].over}", header, rows)
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -159,7 +145,3 @@ def comparison_latex(comparison: Comparison) -> str:
     parts = [latex_table(comparison_grid(comparison), caption)]
     parts += [latex_table(grid, latex_escape(grid.title) + ".") for grid in significance_grids(comparison)]
     return "\n".join(parts)
-
-
-def _spread(value: float) -> str:
-    return "" if math.isnan(value) else number(value)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import deql
 from deql._system.tables import Cell, Grid
+from deql._version import __version__
 from deql.errors import DeqlError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def need_report_extra() -> None:
 
 def render(template: str, title: str, **content: Any) -> str:
     """A whole page from the template of this name; text in its content is escaped."""
-    return _templates().get_template(f"{template}.html.j2").render(content, title=title, version=deql.__version__)
+    return _templates().get_template(f"{template}.html.j2").render(content, title=title, version=__version__)
 
 
 def plain_grid(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Grid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from deql._system.tables import Cell, Grid, counted, number
+from deql._system.tables import Cell, Grid, counted, value_cell
 from deql.metrics import lower_is_better
 from deql.tuning.space import PARAMETERS, Point, ridges_around
 
@@ -47,7 +47,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
         (
             [str(place)],
             [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
-            + [Cell(number(row[metric]), best=row[metric] == best[metric]) for metric in metrics],
+            + [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics],
         )
         for place, row in enumerate(shown.to_dicts(), start=1)
     ]
