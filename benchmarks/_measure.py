@@ -1,4 +1,4 @@
-"""Runs a function of a benchmark in a fresh process and weighs it: its seconds and its memory."""
+"""Runs a function of a benchmark in a fresh process and measures it: its seconds and its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Measurement", "Task", "measure", "measure_all", "serve", "show"]
 
 @dataclass(frozen=True)
 class Task:
-    """Work that is ready to be timed, and what to do with its result once the gauges are read."""
+    """Work that is ready to be timed, and what to do with its result once it is measured."""
 
     work: Callable[[], Any]
     finish: Callable[[Any], dict[str, Any]] = lambda result: {}

@@ -47,9 +47,9 @@ class Measurement:
 
 
 def measure(work: Callable[[], Made]) -> tuple[Made, Measurement]:
-    """Do some work and read the gauges before and after it.
+    """Do some work, and read time and memory before and after it.
 
-    Memory is the whole process's, so that work is best weighed in a process of its own.
+    Memory is the whole process's, so that work is best measured in a process of its own.
 
     Examples
     --------
