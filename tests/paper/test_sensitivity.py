@@ -15,7 +15,7 @@ from deql.paper.paper_datasets import Bench
 from deql.paper.published import METRICS
 from deql.paper.registry import Order
 from deql.paper.sensitivity import b_sensitivity, verdict
-from deql.tuning.finish import CURVE
+from deql.tuning.winner import CURVE
 from tests.paper.common import order
 from tests.tuning.common import market
 

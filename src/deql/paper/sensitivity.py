@@ -17,7 +17,7 @@ from deql.paper.registry import Order
 from deql.paper.runs import Run
 from deql.report import page, plots
 from deql.report.tables import Cell, Grid, number, p_value
-from deql.tuning.finish import CURVE
+from deql.tuning.winner import CURVE
 
 __all__ = ["b_sensitivity", "verdict"]
 

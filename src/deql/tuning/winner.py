@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from deql._system.strict_json import as_json
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
-from deql.evaluation.comparison import lower_is_better
 from deql.evaluation.significance import paired_t
+from deql.metrics import lower_is_better
 from deql.models import DEQL
-from deql.tuning.space import PARAMETERS, Point, Rule, Space, in_words
-from deql.tuning.trials import Outcome, Workbench
-from deql.tuning.tuning_result import Curve, Rival, Tuning
+from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, in_words
+from deql.tuning.trials import Trial, TrialStore
+from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["finish"]
+__all__ = ["CURVE", "select_winner"]
 
 CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
 """Values of b of the sensitivity curve: the paper's range, and some way beyond."""
@@ -29,41 +29,42 @@ _ROUNDING = 1e-3
 Row = dict[str, Any]
 
 
-def finish(bench: Workbench, space: Space, points: int | None, complete: bool) -> Tuning:
+def select_winner(store: TrialStore, space: Space, points: int | None, complete: bool) -> Tuning:
     """Rank what was measured, fit the winner and put into words what was found.
 
     ``points`` is how many the grid has, if it is one. What an earlier run found out about the same winner is in the
     journal and not computed again.
     """
-    trainer, ground = bench.full, bench.full.ground
-    rows = _leaderboard(bench)
+    trainer, data = store.full, store.full.data
+    rows = _leaderboard(store)
     failures = [
-        f"{in_words(point._asdict())} ({outcome.failure})"
-        for known in (bench.outcomes, bench.looks) for point, outcome in known.items() if outcome.failure is not None
+        f"{in_words(trial.point._asdict())} ({trial.failure})"
+        for known in (store.trials, store.screened) for trial in known.values() if trial.failure is not None
     ]  # fmt: skip
     if not rows:
         raise DataError(f"no point of the space gave a model, such as {failures[0]}")
     winner = rows[0]
     fitted = None
-    end = next((record for record in reversed(bench.journal.records) if record["step"] == "end"), None)
+    end = next((record for record in reversed(store.journal.records) if record["step"] == "end"), None)
     if end is None or end.get("best") != as_json(winner) or end.get("complete") != complete:
-        curve, rival, judged, fitted = _examine(bench, rows)
-        end = {"step": "end", "best": winner, "curve": vars(curve), "rival": vars(rival), "judged": judged,
-               "complete": complete}  # fmt: skip
-        bench.journal.append(end)
-        end = bench.journal.records[-1]
-    if ground.final is not ground.train:
+        curve, baseline, users, fitted = _examine(store, rows)
+        store.journal.append({
+            "step": "end", "best": winner, "curve": vars(curve), "rival": vars(baseline), "judged": users,
+            "complete": complete,
+        })  # fmt: skip
+        end = store.journal.records[-1]
+    if data.final is not data.train:
         fitted = None
         trainer.release()
-        fitted = trainer.model(Point.of(winner)).fit(ground.final)
+        fitted = trainer.model(Point.of(winner)).fit(data.final)
     model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
+    numbers = {name: _numbers(end["rival"][name]) for name in ("value", "difference", "p_value")}
     return Tuning(
-        model=model, table=_frame(rows, bench.metrics), metric=bench.metrics[0], best=winner,
-        curve=Curve(**_numbers(end["curve"])), rival=Rival(**end["rival"] | _numbers({
-            name: end["rival"][name] for name in ("value", "difference", "p_value")
-        })), space=space, looks=_frame(_looks(bench), bench.metrics[:1]), judged=end["judged"], how=ground.how,
-        complete=complete, points=points, inverses=sum(outcome.failure is None for outcome in bench.outcomes.values()),
-        left_out=bench.left_out, failures=failures, seconds=bench.spent, journal=bench.journal.path,
+        model=model, table=_frame(rows, store.metrics), metric=store.metrics[0], best=winner,
+        curve=BCurve(**_numbers(end["curve"])), rival=BaselineComparison(**end["rival"] | numbers), space=space,
+        looks=_frame(_screened(store), store.metrics[:1]), judged=end["judged"], how=data.how, complete=complete,
+        points=points, inverses=sum(trial.failure is None for trial in store.trials.values()),
+        left_out=store.left_out, failures=failures, seconds=store.spent, journal=store.journal.path,
     )  # fmt: skip
 
 
@@ -76,61 +77,59 @@ def _numbers(plain: Any) -> Any:
     return float("nan") if plain is None else float(plain)
 
 
-def _examine(bench: Workbench, rows: list[Row]) -> tuple[Curve, Rival, int, DEQL]:
-    """The winner's curve over b, its rival, the number of users that judged, and a model on its P."""
-    metric, trainer = bench.metrics[0], bench.full
-    winner = rows[0]
-    zero = next((row for row in rows if row["b"] == 0), None)
-    beaten = zero or winner | {"b": 0.0, "xi": None}
-    # The rival first, so that two inverses are never there at once.
-    at_zero = (
-        None if Point.of(beaten) == Point.of(winner) else trainer.judge(Point.of(beaten), [_rule(beaten)], [metric])[0]
-    )
+def _examine(store: TrialStore, rows: list[Row]) -> tuple[BCurve, BaselineComparison, int, DEQL]:
+    """The winner's curve over b, its baseline, the number of validation users, and a model on its P."""
+    metric, trainer, winner = store.metrics[0], store.full, rows[0]
+    searched = next((row for row in rows if row["b"] == 0), None)
+    zero = searched or winner | {"b": 0.0, "xi": None}
+    # The baseline first, so that two inverses are never there at once.
+    apart = None
+    if Point.of(zero) != Point.of(winner):
+        apart = trainer.evaluate(Point.of(zero), [_rule(zero)], [metric])[0]
     fitted = trainer.fit(Point.of(winner))
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
-    rules = [_rule(winner), _rule(beaten), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]
-    judged = evaluate([fitted.with_rule(**rule) for rule in rules], trainer.ground.validation, bench.metrics)
-    if bench.journal.path is not None and not math.isclose(
-        judged[0].means[metric], winner[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
+    rules = [_rule(winner), _rule(zero), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]
+    best, beside, *curve = evaluate(
+        [fitted.with_rule(**rule) for rule in rules], trainer.data.validation, store.metrics
+    )
+    if store.journal.path is not None and not math.isclose(
+        best.means[metric], winner[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
     ):
         raise JournalError(
-            f"{bench.journal.path} has {metric} {winner[metric]:.4f} for the best model, but it is "
-            f"{judged[0].means[metric]:.4f}: delete the file to begin again"
+            f"{store.journal.path} has {metric} {winner[metric]:.4f} for the best model, but it is "
+            f"{best.means[metric]:.4f}: delete the file to begin again"
         )
-    rival = _compare(metric, judged[0], judged[1] if at_zero is None else at_zero, beaten, zero is not None)
-    return _curve(bs, judged[2:], bench.metrics), rival, len(judged[0].users), fitted
+    over_b = BCurve(
+        bs,
+        {metric: [one.means[metric] for one in curve] for metric in store.metrics},
+        {metric: [one.standard_errors[metric] for one in curve] for metric in store.metrics},
+    )
+    baseline = _compare(metric, best, apart or beside, zero, searched is not None)
+    return over_b, baseline, len(best.users), fitted
 
 
-def _leaderboard(bench: Workbench) -> list[Row]:
+def _leaderboard(store: TrialStore) -> list[Row]:
     """A row for each model measured, best first; of equal ones the smaller parameters first."""
-    metric = bench.metrics[0]
+    metric = store.metrics[0]
     sign = 1.0 if lower_is_better(metric) else -1.0
     found = [
-        (sign * outcome.values[metric][place], outcome.point, place, outcome)
-        for outcome in bench.outcomes.values() if outcome.failure is None
-        for place in range(len(bench.rules))
+        (sign * trial.values[metric][place], trial.point, place)
+        for trial in store.trials.values() if trial.failure is None
+        for place in range(len(store.rules))
     ]  # fmt: skip
-    found.sort(key=lambda entry: entry[:3])
-    return [_row(outcome, bench.rules[place], place) for _, _, place, outcome in found]
+    return [_row(store.trials[point], store.rules[place], place) for _, point, place in sorted(found)]
 
 
-def _looks(bench: Workbench) -> list[Row]:
-    """A row for each first look that gave a model, best first."""
-    found = [outcome for outcome in bench.looks.values() if outcome.failure is None]
-    rows = [_row(outcome, bench.rules[bench.best_rule(outcome)], bench.best_rule(outcome)) for outcome in found]
-    return sorted(rows, key=lambda row: row[bench.metrics[0]], reverse=not lower_is_better(bench.metrics[0]))
+def _screened(store: TrialStore) -> list[Row]:
+    """A row for each point that was screened and gave a model, best first."""
+    found = [(trial, store.best_rule(trial)) for trial in store.screened.values() if trial.failure is None]
+    rows = [_row(trial, store.rules[place], place) for trial, place in found]
+    return sorted(rows, key=lambda row: row[store.metrics[0]], reverse=not lower_is_better(store.metrics[0]))
 
 
-def _row(outcome: Outcome, rule: Rule, place: int) -> Row:
-    return (
-        outcome.point._asdict()
-        | {
-            "b": rule.get("b"),
-            "xi": rule.get("xi"),
-            "popularity_power": rule["popularity_power"],
-        }
-        | {metric: values[place] for metric, values in outcome.values.items()}
-    )
+def _row(trial: Trial, rule: RuleParameters, place: int) -> Row:
+    values = {metric: values[place] for metric, values in trial.values.items()}
+    return trial.point._asdict() | {"b": None, "xi": None} | rule | values
 
 
 def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
@@ -139,20 +138,13 @@ def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict.fromkeys([*PARAMETERS, *metrics], pl.Float64))
 
 
-def _rule(row: Row) -> Rule:
+def _rule(row: Row) -> RuleParameters:
     return {name: row[name] for name in PARAMETERS if name not in Point._fields and row[name] is not None}
 
 
-def _curve(bs: list[float], judged: list[Evaluation], metrics: list[str]) -> Curve:
-    return Curve(
-        bs,
-        {metric: [one.means[metric] for one in judged] for metric in metrics},
-        {metric: [one.standard_errors[metric] for one in judged] for metric in metrics},
-    )
-
-
-def _compare(metric: str, winner: Evaluation, other: Evaluation, row: Row, searched: bool) -> Rival:
-    mine, theirs = winner.per_user[metric], other.per_user[metric]
+def _compare(metric: str, winner: Evaluation, zero: Evaluation, row: Row, searched: bool) -> BaselineComparison:
+    mine, theirs = winner.per_user[metric], zero.per_user[metric]
     p_value = paired_t(theirs, mine) if lower_is_better(metric) else paired_t(mine, theirs)
     parameters = {name: value for name, value in row.items() if name in (*Point._fields, "b", "popularity_power")}
-    return Rival(parameters, searched, other.means[metric], winner.means[metric] - other.means[metric], p_value)
+    difference = winner.means[metric] - zero.means[metric]
+    return BaselineComparison(parameters, searched, zero.means[metric], difference, p_value)
