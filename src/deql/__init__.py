@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from deql.data.read import read_interactions
     from deql.errors import DeqlError, ModelFileError
     from deql.evaluation import evaluate
-    from deql.evaluation.compare import compare
+    from deql.evaluation.comparison import compare
     from deql.impute import LinearImputer
     from deql.io.model_file import load
     from deql.linalg.planner import plan
@@ -100,7 +100,7 @@ _HOMES = {
     ),
     "deql.impute": ("LinearImputer",),
     "deql.evaluation": ("evaluate",),
-    "deql.evaluation.compare": ("compare",),
+    "deql.evaluation.comparison": ("compare",),
     "deql._system.threads": ("set_threads",),
     "deql.linalg.planner": ("plan",),
     "deql.io.model_file": ("load",),

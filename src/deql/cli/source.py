@@ -116,8 +116,7 @@ def open_source(
 
 def as_split(found: Split | Interactions, protocol: Protocol | None, chosen: Mapping[str, Any]) -> Split:
     """A split as it is; of a table the one that was asked for."""
-    from deql.evaluation.compare import make_splits
-    from deql.split import Split
+    from deql.split import Split, make_splits
 
     if isinstance(found, Split):
         return found

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.evaluation.comparison import Comparison, lower_is_better
+from deql.evaluation.comparison import Comparison
+from deql.metrics import lower_is_better
 from deql.report import page, plots
 from deql.report.tables import comparison_grid, comparison_legend, p_value, significance_grids
 

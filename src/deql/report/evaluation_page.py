@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.evaluation.comparison import lower_is_better
-from deql.evaluation.evaluator import Evaluation
+from deql.evaluation import Evaluation
+from deql.metrics import lower_is_better
 from deql.report import page, plots
 from deql.report.tables import Cell, Grid, number
 from deql.split import HeldOut

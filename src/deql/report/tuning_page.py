@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deql.evaluation.comparison import lower_is_better
+from deql.metrics import lower_is_better
 from deql.report import page, plots
 from deql.report.tables import Cell, Grid, number
 from deql.tuning.space import PARAMETERS, Point, Space, ridges_around
