@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import permutations
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = ["LEVEL", "Comparison", "PairedTest", "compare"]
 
 LEVEL = 0.05
 Over = Literal["splits", "users"]
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Comparison:
         For each metric splits × models: the mean over users.
     per_user : dict of str to ndarray
         For each metric with values of users, users × models: each user's mean over the splits in which
-        they were judged.
+        they were evaluated.
     baseline : str or None
     splits : list of dict
         Seed, sizes and what was dropped, for each split.
@@ -147,12 +149,9 @@ class Comparison:
         """
         values = self._oriented(metric, over or self.over)
         p_value = {"t": paired_t, "wilcoxon": wilcoxon}[test]
-        n = len(self.models)
-        table = np.full((n, n), np.nan)
-        for better in range(n):
-            for other in range(n):
-                if better != other:
-                    table[better, other] = p_value(values[:, better], values[:, other])
+        table = np.full((len(self.models), len(self.models)), np.nan)
+        for better, other in permutations(range(len(self.models)), 2):
+            table[better, other] = p_value(values[:, better], values[:, other])
         return table
 
     def tests(self, metric: str, over: Over | None = None) -> list[PairedTest]:
@@ -171,31 +170,28 @@ class Comparison:
         over = over or self.over
         names, best = self.names, self.names.index(self.best(metric))
         raw = {test: self.p_values(metric, over, test) for test in ("t", "wilcoxon")}
-        apart = ~np.eye(len(names), dtype=bool)
-        anyone = {test: np.full(table.shape, np.nan) for test, table in raw.items()}
-        for test, table in raw.items():
-            anyone[test][apart] = holm(table[apart])
         values = (self.values if over == "splits" else self.per_user).get(metric, self.values[metric][:0])
         means = values.mean(axis=0) if len(values) else np.full(len(names), np.nan)
 
-        def entry(better: int, other: int, t_holm: float, wilcoxon_holm: float, against: Any) -> PairedTest:
-            return PairedTest(
-                metric, names[better], names[other], over, len(values), float(means[better] - means[other]),
-                float(raw["t"][better, other]), float(t_holm),
-                float(raw["wilcoxon"][better, other]), float(wilcoxon_holm), against,
-            )  # fmt: skip
+        def corrected(asked: list[Pair], shown: list[Pair], against: Literal["baseline", "best"]) -> list[PairedTest]:
+            places = tuple(np.array(asked).T)
+            t, signed = (dict(zip(asked, holm(raw[test][places]), strict=True)) for test in ("t", "wilcoxon"))
+            return [
+                PairedTest(
+                    metric, names[better], names[other], over, len(values), float(means[better] - means[other]),
+                    float(raw["t"][better, other]), float(t[better, other]),
+                    float(raw["wilcoxon"][better, other]), float(signed[better, other]), against,
+                )
+                for better, other in shown
+            ]  # fmt: skip
 
-        found = []
-        base = None if self.baseline is None else names.index(self.baseline)
-        if base is not None:
-            challengers = [model for model in range(len(names)) if model != base]
-            t, signed = (holm(raw[test][challengers, base]) for test in ("t", "wilcoxon"))
-            found += [entry(model, base, t[i], signed[i], "baseline") for i, model in enumerate(challengers)]
-        others = [model for model in range(len(names)) if model not in (best, base)]
-        found += [
-            entry(best, model, anyone["t"][best, model], anyone["wilcoxon"][best, model], "best") for model in others
-        ]
-        return found
+        found, base = [], None
+        if self.baseline is not None:
+            base = names.index(self.baseline)
+            challengers = [(model, base) for model in range(len(names)) if model != base]
+            found = corrected(challengers, challengers, "baseline")
+        others = [(best, model) for model in range(len(names)) if model not in (best, base)]
+        return found + corrected(list(permutations(range(len(names)), 2)), others, "best")
 
     def significant(self, metric: str) -> set[str]:
         """Models to mark: better than the baseline, or, without one, worse than the best."""

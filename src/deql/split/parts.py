@@ -83,12 +83,12 @@ class Split:
         if self.seed is not None:
             asked.append(f"seed {self.seed}")
         validated = "" if self.validation is None else f"{self.validation.seen.n_users:,} users to validate and "
-        judged = f"{validated}{self.test.seen.n_users:,}{'' if validated else ' users'} to test on"
+        tested = f"{validated}{self.test.seen.n_users:,}{'' if validated else ' users'} to test on"
         dropped = ", ".join(
             f"{count:,} {what.removesuffix('s') if count == 1 else what}" for what, count in self.dropped.items()
         )
         return (
-            f"{', '.join(asked)}: {self.train.n_users:,} users × {self.train.n_items:,} items to train on, {judged}; "
+            f"{', '.join(asked)}: {self.train.n_users:,} users × {self.train.n_items:,} items to train on, {tested}; "
             f"dropped: {dropped or 'nothing'}"
         )
 
@@ -122,18 +122,18 @@ def _write(path: Path, split: Split) -> None:
     if train.titles is not None:
         arrays |= _pack("titles", train.titles)
     repeats = []
-    for name, judged in (("validation", split.validation), ("test", split.test)):
-        if judged is None:
+    for name, held in (("validation", split.validation), ("test", split.test)):
+        if held is None:
             continue
-        arrays |= _pack_part(f"{name}_held_out", judged.held_out)
-        for part in (judged.seen, judged.held_out):
+        arrays |= _pack_part(f"{name}_held_out", held.held_out)
+        for part in (held.seen, held.held_out):
             if part.items is not train.items and part.items.tolist() != train.items.tolist():
                 raise SplitFileError(f"a split can be saved only if {name} has the items of train in the same order")
         # Published splits show all of train again; it is stored once.
-        if judged.seen is train:
+        if held.seen is train:
             repeats.append(name)
         else:
-            arrays |= _pack(f"{name}_users", judged.seen.users) | _pack_part(f"{name}_seen", judged.seen)
+            arrays |= _pack(f"{name}_users", held.seen.users) | _pack_part(f"{name}_seen", held.seen)
     facts = {
         "protocol": split.protocol,
         "seed": split.seed,
@@ -184,15 +184,15 @@ def load_split(path: str | os.PathLike[str]) -> Split:
         }
         train = _unpack_part("train", arrays, unpack_text("train_users", arrays), common)
 
-        def judged(name: str) -> HeldOut:
+        def part(name: str) -> HeldOut:
             seen = train
             if name not in facts["repeats"]:
                 seen = _unpack_part(f"{name}_seen", arrays, unpack_text(f"{name}_users", arrays), common)
             return HeldOut(seen, _unpack_part(f"{name}_held_out", arrays, seen.users, common))
 
-        validation = judged("validation") if "validation_held_out_indptr" in arrays else None
+        validation = part("validation") if "validation_held_out_indptr" in arrays else None
         return Split(
-            train, validation, judged("test"), facts["dropped"], facts["protocol"], facts["seed"], facts["parameters"]
+            train, validation, part("test"), facts["dropped"], facts["protocol"], facts["seed"], facts["parameters"]
         )
     except (KeyError, TypeError, ValueError) as error:
         raise SplitFileError(f"{path} is damaged: {error}") from None
