@@ -20,6 +20,7 @@ from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics
 from deql.evaluation.model_groups import Tell, fit_and_evaluate, name_models, parameters
+from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, wilcoxon
 from deql.metrics import as_names, lower_is_better
 from deql.models.base import Recommender
@@ -222,19 +223,13 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Two tables in Markdown: the values, best ones bold, and the tests."""
-        from deql.report.tables import comparison_markdown
-
         return comparison_markdown(self)
 
     def to_latex(self) -> str:
         """Two tables in LaTeX (package booktabs), as the paper's: mean ± sd, and p-values."""
-        from deql.report.tables import comparison_latex
-
         return comparison_latex(self)
 
     def __str__(self) -> str:
-        from deql.report.tables import comparison_text
-
         return comparison_text(self)
 
     def _oriented(self, metric: str, over: Over) -> NDArray[np.float64]:
