@@ -75,7 +75,7 @@ def compare(
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
-    from deql.evaluation.compare import compare as run
+    from deql.evaluation.comparison import compare as run
     from deql.io.atomic import write_text
     from deql.report.comparison_page import comparison_page
     from deql.split import Split

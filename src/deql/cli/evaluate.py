@@ -71,7 +71,7 @@ def evaluate(
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
     from deql import evaluation
-    from deql.evaluation.model_groups import judge, parameters
+    from deql.evaluation.model_groups import fit_and_evaluate, parameters
     from deql.io.atomic import write_text
     from deql.report.evaluation_page import curve_metrics, evaluation_page
 
@@ -92,7 +92,7 @@ def evaluate(
     measured = list(dict.fromkeys(wanted + (curve_metrics(wanted) if output.report else [])))
     fresh = {name: model for name, model in named.items() if name not in loaded}
     tell = (lambda names: say(f"fitting {names}")) if progress_wanted() else None
-    results: dict[str, Evaluation] = judge(fresh, split.train, target, measured, tell)
+    results: dict[str, Evaluation] = fit_and_evaluate(fresh, split.train, target, measured, tell)
     results |= {name: evaluation.evaluate(named[name], target, measured) for name in loaded}
     results = {name: results[name] for name in named}
     if output.json:
