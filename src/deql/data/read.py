@@ -108,10 +108,10 @@ def read_interactions(
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""
         print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)
-    collector = Collector()
+    collector = Collector(ids == "text", signed=min_weight is not None)
     with stages(progress) as stage:
         for rows in table.rows(roles, ids == "text", stage("Reading")):
-            collector.add(rows, signed=min_weight is not None)
+            collector.add(rows)
     label = "" if roles.weight is None or min_weight is None else f"{table.names[roles.weight]} ≥ {min_weight:g}"
     return with_titles(collector.finish(table.name, min_weight, label, likes), items)
 

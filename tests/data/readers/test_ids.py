@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deql import DeqlError, read_interactions
-from deql.data.readers.ids import IdColumn, as_whole_numbers
+from deql.data.readers.ids import IdEncoder, as_whole_numbers
 from tests.data.reading import put, small_blocks
 
 NUMBERS = st.one_of(st.integers(-5, 5), st.integers(2**31 - 3, 2**31 + 3), st.integers(-(2**63), 2**63 - 1))
@@ -15,7 +15,7 @@ TEXTS = st.one_of(st.text(max_size=3), st.sampled_from(["é", "日本", "a" * 10
 
 
 def collect(parts):
-    column = IdColumn()
+    column = IdEncoder()
     for part in parts:
         column.add(part)
     return column.finish()

@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.data.readers.digits import count_lines
+from deql.data.readers.numeric_csv import count_lines
 from deql.errors import DataError, printable, reason
 
-__all__ = ["PACKED", "Block", "blocks", "plain_suffix", "refuse_other_encodings"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["PACKED", "Block", "blocks", "numbered_lines", "plain_suffix", "refuse_other_encodings"]
 
 PACKED = (".gz", ".zst")
 LONGEST_LINE = 4 * 2**20
@@ -126,6 +129,16 @@ def refuse_other_encodings(block: Block) -> None:
         place = error.start - raw.rfind(b"\n", 0, error.start)
         problem = f"byte {place} is not UTF-8: convert the file to it (iconv -t utf-8 does that)"
         raise block.error(line, problem) from None
+
+
+def numbered_lines(block: Block) -> pl.DataFrame:
+    """Columns "number" and "line": the stripped lines that are not blank, and their places in the block."""
+    import polars as pl
+
+    refuse_other_encodings(block)
+    lines = bytes(block).decode("utf-8").split("\n")
+    frame = pl.DataFrame({"line": lines}).with_row_index("number")
+    return frame.with_columns(pl.col("line").str.strip_chars()).filter(pl.col("line") != "")
 
 
 def _line_end(buffer: bytearray, size: int, quoted: bool) -> int:

@@ -12,24 +12,25 @@ from typing import Any
 
 from deql._system.progress import Report
 from deql._system.threads import map_ahead
-from deql.data.readers.adjacency import Netflix, parse_adjacency
 from deql.data.readers.blocks import PACKED, Block, blocks, plain_suffix
-from deql.data.readers.columns import Roles
-from deql.data.readers.delimited import Delimited
+from deql.data.readers.columns import ColumnRoles
+from deql.data.readers.delimited import DelimitedParser
 from deql.data.readers.frames import as_polars, frame_names, frame_rows, scan_parquet
-from deql.data.readers.jsonlines import JsonLines, json_names
+from deql.data.readers.lightgcn import parse_lightgcn
+from deql.data.readers.ndjson import NdjsonParser, ndjson_names
+from deql.data.readers.netflix import NetflixParser
+from deql.data.readers.parsed_rows import ParsedRows
 from deql.data.readers.sniff import Layout, layout_of
-from deql.data.readers.values import Rows
 from deql.errors import DataError, name_some
 
-__all__ = ["Table", "find_files", "first_block", "is_published_split", "open_table"]
+__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table"]
 
 _WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
 """Files that hold the interactions in the folders of public data sets, whatever else is there."""
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TableSource:
     """A table before its rows are read.
 
     Attributes
@@ -48,10 +49,10 @@ class Table:
     kind: str
     names: tuple[str, ...]
     headed: bool
-    rows: Callable[[Roles, bool, Report | None], Iterator[Rows]]
+    rows: Callable[[ColumnRoles, bool, Report | None], Iterator[ParsedRows]]
 
 
-def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> Table:
+def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> TableSource:
     """Find out how a source is laid out.
 
     Parameters
@@ -74,25 +75,27 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
     if first.format == "parquet":
         return _frame_table(scan_parquet(paths), name, "parquet")
     if first.format == "ndjson":
-        layouts = [Layout("ndjson", json_names(first_block(one))) for one in paths]
+        layouts = [Layout("ndjson", ndjson_names(first_block(one))) for one in paths]
         first = layouts[0]
     elif any(layout.names != first.names for layout in layouts):
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
 
-    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
-        return _text_rows(paths, layouts, roles, text_ids, report)
+    def rows(roles: ColumnRoles, text_ids: bool, report: Report | None) -> Iterator[ParsedRows]:
+        return _text_rows(paths, layouts, roles, report)
 
-    return Table(name, first.describe(), first.names, first.header or first.format not in ("csv", "recbole"), rows)
+    return TableSource(
+        name, first.describe(), first.names, first.header or first.format not in ("csv", "recbole"), rows
+    )
 
 
-def _frame_table(frame: Any, name: str, kind: str) -> Table:
+def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
     names = frame_names(frame, name)
 
-    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
+    def rows(roles: ColumnRoles, text_ids: bool, report: Report | None) -> Iterator[ParsedRows]:
         return frame_rows(frame, names, roles, text_ids, name)
 
-    return Table(name, kind, names, True, rows)
+    return TableSource(name, kind, names, True, rows)
 
 
 def find_files(source: Path) -> list[Path]:
@@ -152,8 +155,8 @@ def first_block(path: Path) -> Block:
 
 
 def _text_rows(
-    paths: list[Path], layouts: list[Layout], roles: Roles, text_ids: bool, report: Report | None
-) -> Iterator[Rows]:
+    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, report: Report | None
+) -> Iterator[ParsedRows]:
     """Rows of text files, parsed in threads a few blocks ahead."""
     total = sum(path.stat().st_size for path in paths)
     done = 0
@@ -162,13 +165,13 @@ def _text_rows(
         parts = _watched(blocks(path, layout.header, quoted), report, done, total)
         match layout.format:
             case "lightgcn":
-                yield from map_ahead(partial(parse_adjacency, text_ids=text_ids), parts)
+                yield from map_ahead(partial(parse_lightgcn, roles=roles), parts)
             case "netflix":  # a film may go on in the next block
-                yield from map(Netflix(roles, text_ids), parts)
+                yield from map(NetflixParser(roles), parts)
             case "ndjson":
-                yield from map_ahead(JsonLines(layouts[0].names, roles, text_ids, first_block(path)), parts)
+                yield from map_ahead(NdjsonParser(layouts[0].names, roles, first_block(path)), parts)
             case _:
-                yield from map_ahead(Delimited(layout, roles, text_ids), parts)
+                yield from map_ahead(DelimitedParser(layout, roles), parts)
         done += path.stat().st_size
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deql.data.readers.digits import ITEM, SKIP, TIME, USER, WEIGHT, count_lines, parse_numbers
+from deql.data.readers.numeric_csv import ITEM, SKIP, TIME, USER, WEIGHT, count_lines, parse_numbers
 
 IDS = st.integers(0, 10**18 - 1).map(str)
 SMALL = st.integers(0, 99).map(str)

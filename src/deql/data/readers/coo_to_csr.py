@@ -12,12 +12,12 @@ from scipy.sparse import csr_array
 from deql._system.threads import run_slices, thread_count
 from deql.data.interactions import shortest_float
 
-__all__ = ["assemble"]
+__all__ = ["coo_to_csr"]
 
 Codes = NDArray[np.int32]
 
 
-def assemble(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_array, NDArray[np.float64] | None]:
+def coo_to_csr(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_array, NDArray[np.float64] | None]:
     """Canonical CSR of rows (user, item), and the time of each stored value.
 
     Repeated pairs count once; with weights these add up, and with times the latest stays.
@@ -34,7 +34,7 @@ def assemble(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_arra
     --------
     >>> users, items = np.array([1, 0, 1, 1], np.int32), np.array([2, 0, 1, 2], np.int32)
     >>> rows = {"users": users, "items": items, "weights": np.array([1.0, 1, 1, 4]), "times": np.array([5.0, 6, 7, 8])}
-    >>> matrix, times = assemble(rows, 2, 3)
+    >>> matrix, times = coo_to_csr(rows, 2, 3)
     >>> matrix.toarray().tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 5.0]]
     >>> times.tolist()
