@@ -63,8 +63,10 @@ def read_text(block: Block, layout: Layout) -> pl.DataFrame:
         frame = pl.read_csv(header + text, separator=separator, quote_char=mark, infer_schema=False)
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         raise _explain(block, layout) from None
-    empty = frame.select(pl.all_horizontal(pl.all().is_null() | (pl.all().str.strip_chars() == ""))).to_series()
-    if empty.any():  # a blank line, which is no row, or one of delimiters only, which is one with everything missing
+    empty = pl.all_horizontal(pl.all().is_null() | (pl.all().str.strip_chars() == ""))
+    # A blank line, which is no row, or one of delimiters only, which is one with everything missing; where some column
+    # but the first has all its values there is none.
+    if all(column.null_count() for column in frame.get_columns()[1:]) and frame.select(empty).to_series().any():
         rows = [not _is_blank(record) for _, record in _records(block, layout.delimiter)]
         if len(rows) != len(frame):  # the two parsers see the quotation marks differently
             raise _explain(block, layout)

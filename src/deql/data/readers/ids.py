@@ -55,18 +55,14 @@ class IdEncoder:
         With ``row_error`` the ids stood in a text file. There a word without any digit among ids of which most
         are whole numbers is a slip, such as NULL. Ids that mix both kinds by design (ISBN, ASIN) all have digits.
         """
-        import polars as pl
-
-        if not isinstance(ids, np.ndarray):
-            self._texts += [_as_categories(pl.Series(numbers).cast(pl.String)) for numbers in self._numbers]
-            self._numbers.clear()
-            self._texts.append(_as_categories(ids))
-            if row_error is not None and self._word is None and not self._text_ids:
-                self._find_word(ids, row_error)
-        elif self._texts:
-            self._texts.append(_as_categories(pl.Series(ids).cast(pl.String)))
-        else:
+        if isinstance(ids, np.ndarray) and not self._texts:
             self._numbers.append(shortest_integers(ids))
+            return
+        self._texts += [_as_categories(numbers) for numbers in self._numbers]
+        self._numbers.clear()
+        self._texts.append(_as_categories(ids))
+        if not isinstance(ids, np.ndarray) and row_error is not None and self._word is None and not self._text_ids:
+            self._find_word(ids, row_error)
 
     def _find_word(self, ids: pl.Series, row_error: RowError) -> None:
         """Look at the categories that are new with the last part, which are few."""
@@ -88,11 +84,13 @@ class IdEncoder:
         DataError
             If a word stands among ids of a text file that are mostly whole numbers.
         """
-        import polars as pl
+        if not self._texts and not self._text_ids:
+            return _rank_numbers(self._numbers)
+        import polars as pl  # only here: it takes long to load, and plain numbers do without
 
         if not self._texts:
             numbers, codes = _rank_numbers(self._numbers)
-            return _sort_texts(pl.Series(numbers).cast(pl.String), codes) if self._text_ids else (numbers, codes)
+            return _sort_texts(pl.Series(numbers).cast(pl.String), codes)
         # The series are what keeps polars' table of categories alive, so the texts are taken first.
         distinct = pl.concat(self._texts).unique()
         texts = distinct.gather(distinct.to_physical().arg_sort()).cast(pl.String)
@@ -153,10 +151,10 @@ def _are_whole_numbers(text: pl.Series) -> pl.Series:
     return (text.cast(pl.Int64, strict=False).cast(pl.String) == text).fill_null(False)
 
 
-def _as_categories(text: pl.Series) -> pl.Series:
+def _as_categories(ids: NDArray[Any] | pl.Series) -> pl.Series:
     import polars as pl
 
-    return text.cast(pl.Categorical)
+    return pl.Series(ids).cast(pl.String).cast(pl.Categorical)
 
 
 def _sort_texts(texts: pl.Series, codes: NDArray[np.int32]) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -172,8 +170,6 @@ def _sort_texts(texts: pl.Series, codes: NDArray[np.int32]) -> tuple[NDArray[Any
 
 def _rank_numbers(chunks: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Sorted distinct numbers, and the place of each one among them; the chunks are freed on the way."""
-    import polars as pl
-
     filled = [chunk for chunk in chunks if chunk.size]
     low = min((int(chunk.min()) for chunk in filled), default=0)
     high = max((int(chunk.max()) for chunk in filled), default=-1)
@@ -184,6 +180,8 @@ def _rank_numbers(chunks: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArra
         rank = np.cumsum(present, dtype=np.int32)
         rank -= 1
         return np.flatnonzero(present) + low, _translate(chunks, lambda chunk, codes: _look_up(chunk, low, rank, codes))
+    import polars as pl
+
     ids = pl.concat([pl.Series(chunk).cast(pl.Int64) for chunk in filled]).unique().sort().to_numpy()
     del filled
 
