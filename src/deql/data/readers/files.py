@@ -42,7 +42,7 @@ class TableSource:
     headed : bool
         Whether the columns have names of their own, rather than numbers.
     rows : callable
-        ``rows(roles, text_ids, report)`` gives the rows in parts.
+        ``rows(roles, text_ids, report)`` gives the rows in parts; with ``text_ids`` a float stays as it is written.
     """
 
     name: str
@@ -80,22 +80,12 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
     elif any(layout.names != first.names for layout in layouts):
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
-
-    def rows(roles: ColumnRoles, text_ids: bool, report: Report | None) -> Iterator[ParsedRows]:
-        return _text_rows(paths, layouts, roles, report)
-
-    return TableSource(
-        name, first.describe(), first.names, first.header or first.format not in ("csv", "recbole"), rows
-    )
+    headed = first.header or first.format not in ("csv", "recbole")
+    return TableSource(name, first.describe(), first.names, headed, partial(_text_rows, paths, layouts))
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
-    names = frame_names(frame, name)
-
-    def rows(roles: ColumnRoles, text_ids: bool, report: Report | None) -> Iterator[ParsedRows]:
-        return frame_rows(frame, names, roles, text_ids, name)
-
-    return TableSource(name, kind, names, True, rows)
+    return TableSource(name, kind, frame_names(frame, name), True, partial(frame_rows, frame, name))
 
 
 def find_files(source: Path) -> list[Path]:
@@ -155,7 +145,7 @@ def first_block(path: Path) -> Block:
 
 
 def _text_rows(
-    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, report: Report | None
+    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, text_ids: bool, report: Report | None
 ) -> Iterator[ParsedRows]:
     """Rows of text files, parsed in threads a few blocks ahead."""
     total = sum(path.stat().st_size for path in paths)

@@ -8,6 +8,7 @@ from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deql._system.progress import Report
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError, printable
@@ -121,7 +122,7 @@ def scan_parquet(paths: Sequence[Path]) -> pl.LazyFrame:
 
 
 def frame_rows(
-    frame: pl.LazyFrame, names: Sequence[str], roles: ColumnRoles, text_ids: bool, source: str
+    frame: pl.LazyFrame, source: str, roles: ColumnRoles, text_ids: bool, report: Report | None = None
 ) -> Iterator[ParsedRows]:
     """Rows of the chosen columns, about a million at a time; with ``text_ids`` 1.0 stays 1.0."""
     import polars as pl
@@ -129,20 +130,17 @@ def frame_rows(
 
     before = 0
     try:
-        chosen = frame.select(names[place] for place in roles.places.values())
         if text_ids:
-            floats = cs.by_name(names[roles.user], names[roles.item]) & cs.float()
-            chosen = chosen.with_columns(floats.fill_nan(None).cast(pl.String))
-        for batch in chosen.collect_batches(chunk_size=_BATCH, maintain_order=True):
-            yield parse_rows(partial(_column, batch, names), roles, partial(_row_error, source, before))
+            floats = cs.by_index(roles.user, roles.item) & cs.float()
+            frame = frame.with_columns(floats.fill_nan(None).cast(pl.String))
+        places = list(roles.places.values())
+        for batch in frame.select(cs.by_index(places)).collect_batches(chunk_size=_BATCH, maintain_order=True):
+            columns = dict(zip(places, batch.get_columns(), strict=True))
+            yield parse_rows(columns.__getitem__, roles, partial(_row_error, source, before))
             before += len(batch)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{source} cannot be read beyond row {before:,} ({reason}): is it whole?") from None
-
-
-def _column(batch: pl.DataFrame, names: Sequence[str], place: int) -> pl.Series:
-    return batch[names[place]]
 
 
 def _row_error(source: str, before: int, row: int, problem: str) -> DataError:

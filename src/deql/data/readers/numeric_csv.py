@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from deql.data.readers.ids import shortest_integers
 
-__all__ = ["ITEM", "SKIP", "TIME", "USER", "WEIGHT", "count_lines", "parse_numbers"]
+__all__ = ["ITEM", "SKIP", "TIME", "USER", "WEIGHT", "parse_numbers"]
 
 SKIP, USER, ITEM, WEIGHT, TIME = range(5)
 
@@ -24,21 +24,6 @@ _ID_DIGITS = 18  # what always fits 64 bits
 _NUMBER_DIGITS = 15  # mantissa and power of ten are then exact, so their quotient is rounded once
 
 _TENS = 10.0 ** np.arange(_NUMBER_DIGITS + 1)
-
-
-@njit(cache=True, nogil=True)
-def count_lines(text):  # type: ignore[no-untyped-def]
-    """Number of line ends.
-
-    Examples
-    --------
-    >>> int(count_lines(np.frombuffer(b"a\\nb\\n", np.uint8)))
-    2
-    """
-    count = 0
-    for p in range(len(text)):
-        count += text[p] == _NEWLINE
-    return count
 
 
 def parse_numbers(
