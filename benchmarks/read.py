@@ -17,6 +17,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -152,42 +153,57 @@ def rank_ids(path: str, who: str) -> Task:
     return Task(polars if who == "polars" else deql)
 
 
-def build_csr(path: str, who: str) -> Task:
+def build_csr(path: str, who: str, full: str = "") -> Task:
     import polars as pl
     from scipy.sparse import csr_array
 
     from deql.data.readers.coo_to_csr import coo_to_csr
 
-    frame = pl.read_csv(path, columns=COLUMNS)
-    users, items = ((frame[name].rank("dense") - 1).cast(pl.Int32).to_numpy() for name in COLUMNS)
-    shape = int(users.max()) + 1, int(items.max()) + 1
+    frame = pl.read_csv(path)
+    codes = {"users": COLUMNS[0], "items": COLUMNS[1]}
+    rows = {name: (frame[column].rank("dense") - 1).cast(pl.Int32).to_numpy() for name, column in codes.items()}
+    shape = tuple(int(column.max()) + 1 for column in rows.values())
+    rows |= {"weights": None, "times": None}
+    if full:
+        rows |= {"weights": frame["rating"].to_numpy(), "times": frame["timestamp"].cast(float).to_numpy()}
 
     def deql() -> Any:
-        return coo_to_csr({"users": users, "items": items, "weights": None, "times": None}, *shape)
+        return coo_to_csr(dict(rows), *shape)
 
     def scipy() -> Any:
-        matrix = csr_array((np.ones(len(users), np.float32), (users, items)), shape=shape)
+        ones = np.ones(len(rows["users"]), np.float32)
+        matrix = csr_array((ones, (rows["users"], rows["items"])), shape=shape)
         matrix.sum_duplicates()
         return matrix
 
     def polars() -> Any:
-        cells = pl.Series(users).cast(pl.Int64) * shape[1] + pl.Series(items)
-        rows, columns = np.divmod(cells.unique().sort().to_numpy(), shape[1])
-        begins = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
-        return csr_array((np.ones(len(rows), np.float32), columns, begins), shape=shape)
+        table = pl.DataFrame({name: column for name, column in rows.items() if column is not None})
+        cells = table.group_by("users", "items").agg(pl.col("^weights$").sum(), pl.col("^times$").max())
+        cells = cells.sort("users", "items")
+        begins = np.searchsorted(cells["users"].to_numpy(), np.arange(shape[0] + 1))
+        values = cells["weights"].to_numpy() if full else np.ones(len(cells), np.float32)
+        return csr_array((values, cells["items"].to_numpy(), begins), shape=shape)
+
+    def polars_keys() -> Any:
+        cells = pl.Series(rows["users"]).cast(pl.Int64) * shape[1] + pl.Series(rows["items"])
+        users, items = np.divmod(cells.unique().sort().to_numpy(), shape[1])
+        begins = np.searchsorted(users, np.arange(shape[0] + 1))
+        return csr_array((np.ones(len(users), np.float32), items, begins), shape=shape)
 
     deql()
-    return Task({"deql": deql, "scipy": scipy, "polars": polars}[who])
+    return Task({"deql": deql, "scipy": scipy, "polars": polars if full else polars_keys}[who])
 
 
 TASKS: dict[str, Callable[..., Task]] = {
     "table": write_table, "deql": read_deql, "pandas": read_pandas, "polars": read_polars,
     "parse plain numbers": parse_numbers, "rank number ids": rank_ids, "build the matrix": build_csr,
+    "build it with weights and times": partial(build_csr, full="yes"),
 }  # fmt: skip
 PARTS = {
     "parse plain numbers": ("polars", "polars, unchecked"),
     "rank number ids": ("polars",),
     "build the matrix": ("polars", "scipy"),
+    "build it with weights and times": ("polars",),
 }
 
 
