@@ -100,7 +100,7 @@ def read_interactions(
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None
     table = open_table(source, tuple(one for one in (user, item, weight, time) if isinstance(one, str)), format, header)
-    roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.headed)
+    roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.has_header)
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""
         print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)

@@ -35,7 +35,7 @@ class Collector:
         self._signed = signed
         self._weights: list[NDArray[Any]] = []
         self._times: list[NDArray[np.float64]] = []
-        self._beside = ThreadPoolExecutor(1)
+        self._executor = ThreadPoolExecutor(1)
 
     def add(self, rows: ParsedRows) -> None:
         """Take some rows."""
@@ -51,7 +51,7 @@ class Collector:
         if rows.times is not None:
             self._times.append(rows.times)
         row_error = rows.row_error if rows.untyped else None
-        items_done = self._beside.submit(self._items.add, rows.items, row_error)
+        items_done = self._executor.submit(self._items.add, rows.items, row_error)
         self._users.add(rows.users, row_error)
         items_done.result()
 
@@ -69,7 +69,7 @@ class Collector:
         likes : bool
             Forget the weights once they have decided what stays.
         """
-        self._beside.shutdown()
+        self._executor.shutdown()
         user_ids, users = self._users.finish()
         item_ids, items = self._items.finish()
         if not len(users):
@@ -87,7 +87,7 @@ class Collector:
         if not steps[-1].interactions:
             raise DataError(f"nothing is left of {source} after the step “{steps[-1].what}”")
         weighted, whole = rows["weights"] is not None, len(steps) == 1
-        matrix, moments = coo_to_csr(rows, len(user_ids), len(item_ids))
+        matrix, times = coo_to_csr(rows, len(user_ids), len(item_ids))
         if matrix.nnz < steps[-1].interactions:
             steps.append(Step("repeated pairs merged", steps[-1].users, steps[-1].items, matrix.nnz))
         if weighted and not np.isfinite(matrix.data).all():
@@ -95,8 +95,8 @@ class Collector:
         zeros = weighted and not matrix.data.all()
         if zeros:  # weights below 0 are there only if a lower bound let them in
             nonzero = matrix.data != 0
-            matrix, moments = masked(matrix, nonzero), None if moments is None else moments[nonzero]
-        data = Interactions(matrix, user_ids, item_ids, moments)
+            matrix, times = masked(matrix, nonzero), None if times is None else times[nonzero]
+        data = Interactions(matrix, user_ids, item_ids, times)
         if zeros or not whole:
             data = data.without_empty()
         if zeros:

@@ -48,16 +48,16 @@ def coo_to_csr(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_ar
     times = np.empty(0) if times is None else times
     # By item, then by user, each pass keeping the order of the one before: columns end up sorted within rows.
     by_item, (users, weights, times) = _scatter(rows.pop("items"), n_items, _ROWS, (rows.pop("users"), weights, times))
-    by_user, (indices, values, moments) = _scatter(users, n_users, by_item, (_NONE, weights, times))
+    by_user, (indices, values, latest) = _scatter(users, n_users, by_item, (_NONE, weights, times))
     del users, weights, times
     if len(values) and _has_repeats(by_user, indices):
         values = values.astype(np.float64)  # in which they add up
-    kept = _merge(by_user, indices, values, moments)
+    kept = _merge(by_user, indices, values, latest)
     indptr = by_user.astype(np.int32) if kept < 2**31 - 1 else by_user
     data = shortest_float(values[:kept]) if len(values) else np.ones(kept, np.float32)
     matrix = csr_array((data, indices[:kept].astype(indptr.dtype, copy=False), indptr), shape=(n_users, n_items))
     matrix.has_canonical_format = True
-    return matrix, moments[:kept] if len(moments) else None
+    return matrix, latest[:kept] if len(latest) else None
 
 
 def _scatter(

@@ -12,7 +12,7 @@ from typing import Any
 
 from deql._system.progress import Report
 from deql._system.threads import map_ahead
-from deql.data.readers.blocks import PACKED, Block, blocks, plain_suffix
+from deql.data.readers.blocks import COMPRESSED, Block, blocks, uncompressed_suffix
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.delimited import DelimitedParser
 from deql.data.readers.frames import as_polars, frame_names, frame_rows, scan_parquet
@@ -39,7 +39,7 @@ class TableSource:
         What it is called in messages, and how it is laid out.
     names : tuple of str
         Its columns.
-    headed : bool
+    has_header : bool
         Whether the columns have names of their own, rather than numbers.
     rows : callable
         ``rows(roles, text_ids, report)`` gives the rows in parts; with ``text_ids`` a float stays as it is written.
@@ -48,7 +48,7 @@ class TableSource:
     name: str
     kind: str
     names: tuple[str, ...]
-    headed: bool
+    has_header: bool
     rows: Callable[[ColumnRoles, bool, Report | None], Iterator[ParsedRows]]
 
 
@@ -80,8 +80,8 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
     elif any(layout.names != first.names for layout in layouts):
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
-    headed = first.header or first.format not in ("csv", "recbole")
-    return TableSource(name, first.describe(), first.names, headed, partial(_text_rows, paths, layouts))
+    has_header = first.header or first.format not in ("csv", "recbole")
+    return TableSource(name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts))
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
@@ -102,7 +102,7 @@ def find_files(source: Path) -> list[Path]:
             if not source.is_file():
                 raise DataError(f"{source} is not a plain file: save what it gives as one first")
             return [source]
-        for pattern, ending in product(_WELL_KNOWN, ("", *PACKED)):
+        for pattern, ending in product(_WELL_KNOWN, ("", *COMPRESSED)):
             found = sorted(path for path in source.glob(pattern + ending) if path.is_file())
             if found:
                 return found
@@ -121,7 +121,7 @@ def find_files(source: Path) -> list[Path]:
         raise DataError(f"{error.filename or source} may not be read: ask for the permission to read it") from None
     if not paths:
         raise DataError(f"{source} is a folder without files: name a table, or a folder with its parts")
-    kinds = sorted({plain_suffix(path) for path in paths})
+    kinds = sorted({uncompressed_suffix(path) for path in paths})
     if len(kinds) > 1:
         raise DataError(f"{source} holds files of several kinds ({name_some(kinds)}): name the one to read")
     return paths
@@ -152,7 +152,7 @@ def _text_rows(
     done = 0
     for path, layout in zip(paths, layouts, strict=True):
         quoted = layout.format in ("csv", "recbole") and len(layout.delimiter) == 1
-        parts = _watched(blocks(path, layout.header, quoted), report, done, total)
+        parts = _with_progress(blocks(path, layout.header, quoted), report, done, total)
         match layout.format:
             case "lightgcn":
                 yield from map_ahead(partial(parse_lightgcn, roles=roles), parts)
@@ -165,7 +165,7 @@ def _text_rows(
         done += path.stat().st_size
 
 
-def _watched(parts: Iterator[Block], report: Report | None, before: int, total: int) -> Iterator[Block]:
+def _with_progress(parts: Iterator[Block], report: Report | None, before: int, total: int) -> Iterator[Block]:
     for part in parts:
         if report is not None:
             report(min(before + part.position, total), total)

@@ -98,19 +98,15 @@ class IdEncoder:
         self._texts.clear()
         _, codes = _rank_numbers(physical)
         if self._word is not None:
-            self._refuse_word(texts, codes)
+            row, word, name, row_error = self._word
+            whole = np.bincount(codes, minlength=len(texts))[_are_whole_numbers(texts).to_numpy()].sum()
+            if 2 * whole > len(codes):
+                raise row_error(
+                    row,
+                    f"{word!r} in column {name}, where most ids are whole numbers: "
+                    "correct or remove the row, or say ids='text' if it is right",
+                )
         return _sort_texts(texts, codes)
-
-    def _refuse_word(self, texts: pl.Series, codes: NDArray[np.int32]) -> None:
-        assert self._word is not None
-        row, word, name, row_error = self._word
-        whole = np.bincount(codes, minlength=len(texts))[_are_whole_numbers(texts).to_numpy()].sum()
-        if 2 * whole > len(codes):
-            raise row_error(
-                row,
-                f"{word!r} in column {name}, where most ids are whole numbers: "
-                "correct or remove the row, or say ids='text' if it is right",
-            )
 
 
 def as_whole_numbers(text: pl.Series) -> NDArray[np.int64] | None:

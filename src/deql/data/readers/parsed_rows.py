@@ -92,7 +92,7 @@ def parse_rows(
         _ids(columns["user"], row_error),
         _ids(columns["item"], row_error),
         _numbers(columns["weight"], row_error) if "weight" in columns else None,
-        _moments(columns["time"], row_error) if "time" in columns else None,
+        _timestamps(columns["time"], row_error) if "time" in columns else None,
         row_error,
         untyped,
     )
@@ -130,7 +130,7 @@ def _numbers(column: pl.Series, row_error: RowError, what: str = "weight") -> ND
     return numbers.to_numpy()
 
 
-def _moments(column: pl.Series, row_error: RowError) -> NDArray[np.float64]:
+def _timestamps(column: pl.Series, row_error: RowError) -> NDArray[np.float64]:
     """Times as numbers: as they are, or seconds since 1970 for dates."""
     import polars as pl
 
