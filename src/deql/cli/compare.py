@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deql.cli import source
+from deql.cli import data_source as source
 from deql.cli.evaluate import print_grid
+from deql.cli.model_specs import parse_specs
 from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import progress_wanted, say
-from deql.cli.specs import parse_specs
+from deql.cli.output import progress_wanted, say
 from deql.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deql.cli.query import explanation_table
+from deql.cli.output import console, curve_table, explanation_table, print_json, progress_wanted, table
 from deql.cli.serve import need_serve, serve_with
-from deql.cli.show import console, curve_table, print_json, progress_wanted, table
 
 if TYPE_CHECKING:
     from deql.tuning.tuning_result import Curve

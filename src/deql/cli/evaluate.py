@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deql.cli import source
+from deql.cli import data_source as source
+from deql.cli.model_specs import parse_specs
 from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import console, print_json, progress_wanted, say
-from deql.cli.show import table as rich_table
-from deql.cli.specs import parse_specs
+from deql.cli.output import console, print_json, progress_wanted, say
+from deql.cli.output import table as rich_table
 from deql.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deql.cli.engines import EngineOptions, fit_resumably, kept_until_saved
+from deql.cli.data_source import open_source
+from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import print_json, print_words, progress_wanted, say
-from deql.cli.source import open_source
+from deql.cli.output import print_json, print_words, progress_wanted, say
 from deql.errors import ParameterError, TileFileError
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def fit(
 
 def _estimator(spec: str, chosen: Mapping[str, Any]) -> Any:
     """The model as asked for, not fitted yet."""
-    from deql.cli.specs import parse_spec, typed_parameters
+    from deql.cli.model_specs import parse_spec, typed_parameters
     from deql.models import LinearAutoencoder
 
     estimator = parse_spec(spec, files=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from deql.cli.show import say
+from deql.cli.output import say
 from deql.errors import UnknownItemError, name_some
 
 __all__ = ["item_called", "item_rows", "items_called", "known_items", "named", "scored_items", "title_of"]

@@ -8,18 +8,23 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from deql.cli.show import progress_wanted, table
+from deql.cli.output import console, progress_wanted, table
+from deql.data import Interactions, Step
+from deql.data.clean import clean, describe_steps
+from deql.data.read import read_interactions
 from deql.errors import DataError, ParameterError, name_some
 
-if TYPE_CHECKING:
-    from deql.data import Interactions, Step
+__all__ = [
+    "AsJson", "HowMany", "ModelFile", "Seed", "TableFile", "TableOptions", "check_out", "show_steps", "with_options",
+]  # fmt: skip
 
-__all__ = ["AsJson", "Seed", "TableOptions", "check_out", "show_steps", "with_options"]
-
+TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
+ModelFile = Annotated[Path, typer.Argument(help="Model file written by deql fit.", metavar="MODEL")]
+HowMany = Annotated[int, typer.Option("--k", "-k", help="How many.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
 
@@ -53,9 +58,6 @@ class TableOptions:
 
         With ``find_time`` the column of times is found by common names if it was not given.
         """
-        from deql.data.clean import clean
-        from deql.data.read import read_interactions
-
         data = read_interactions(
             path,
             _column(self.user),
@@ -146,10 +148,6 @@ def _same_file(path: Path, other: Path) -> bool:
 
 def show_steps(steps: Iterable[Step]) -> None:
     """What each step left, and in brackets what it removed, on standard error."""
-    from rich.console import Console
-
-    from deql.data.clean import describe_steps
-
     names = ("users", "items", "interactions")
 
     def cell(row: dict[str, Any], name: str) -> str:
@@ -157,4 +155,4 @@ def show_steps(steps: Iterable[Step]) -> None:
         return f"{row[name]:,}" + (f" ({-removed:+,})" if removed else "")
 
     rows = [(row["what"], *(cell(row, name) for name in names)) for row in describe_steps(steps)]
-    Console(stderr=True, highlight=False).print(table("", ["step", *names], rows))
+    console(stderr=True).print(table("", ["step", *names], rows))

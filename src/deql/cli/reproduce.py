@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from deql.cli.engines import EngineOptions
+from deql.cli.engine_options import EngineOptions
 from deql.cli.evaluate import print_grid
+from deql.cli.model_specs import near
 from deql.cli.options import AsJson, with_options
-from deql.cli.show import console, print_json, print_words, progress_wanted, say, table
-from deql.cli.specs import near
+from deql.cli.output import console, print_json, print_words, progress_wanted, say, table
 from deql.errors import DataError, ParameterError, reason
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.query import ModelFile
-from deql.cli.show import say
+from deql.cli.options import ModelFile
+from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError
 from deql.serve.settings import Limits, Settings
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deql.cli import source
+from deql.cli import data_source as source
 from deql.cli.evaluate import print_grid
+from deql.cli.model_specs import near
 from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import console, curve_table, print_json, print_words, progress_wanted, say
-from deql.cli.specs import near
+from deql.cli.output import console, curve_table, print_json, print_words, progress_wanted, say
 from deql.errors import ParameterError
 
 if TYPE_CHECKING:

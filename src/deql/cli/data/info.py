@@ -1,29 +1,24 @@
-"""``deql data info`` and ``deql data convert``: what is in a file, and the same in another format."""
+"""``deql data info``: what is in a table."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any
 
-import typer
+import numpy as np
 
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import bar, console, print_json, say
-from deql.cli.show import table as drawn
-from deql.errors import ParameterError
+from deql.cli.options import AsJson, TableFile, TableOptions, with_options
+from deql.cli.output import bar, console, print_json
+from deql.cli.output import table as drawn
+from deql.data import Interactions
+from deql.data.clean import describe_steps
+from deql.data.summary import profile
 
-__all__ = ["convert", "info"]
-
-TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
+__all__ = ["info"]
 
 
 @with_options
 def info(data: TableFile, json: AsJson = False, *, table: TableOptions) -> None:
     """Read a table and say what is in it: columns, counts, sparsity, how uneven it is."""
-    from deql.data.clean import describe_steps
-    from deql.data.summary import profile
-
     interactions = table.read(data, quiet=json)
     facts = profile(interactions)
     if json:
@@ -51,37 +46,8 @@ def info(data: TableFile, json: AsJson = False, *, table: TableOptions) -> None:
     screen.print(drawn("Histories by length", ["items", "users", ""], _histogram(interactions)))
 
 
-@with_options
-def convert(
-    data: TableFile,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="File to write: .csv, .tsv, .parquet, .ndjson, .inter or .npz.")
-    ],
-    json: AsJson = False,
-    *,
-    table: TableOptions,
-) -> None:
-    """Read a table, clean it, and write it in another format."""
-    from deql.data.clean import describe_steps
-    from deql.data.write import ENDINGS, write_table
-
-    if out.suffix.lower() not in ENDINGS:
-        raise ParameterError(f"--out must end in one of {', '.join(ENDINGS)}, got {out}")
-    check_out(out, data, table.items)
-    interactions = table.read(data, quiet=json)
-    write_table(interactions, out)
-    if out.suffix.lower() == ".npz":
-        say("note: .npz holds the matrix only: ids are left out, and rows and columns are in their order")
-    if json:
-        print_json({"file": str(out), "bytes": out.stat().st_size, "steps": describe_steps(interactions.steps)})
-    else:
-        say(f"wrote {interactions.n_interactions:,} interactions to {out} ({out.stat().st_size / 2**20:,.1f} MiB)")
-
-
-def _histogram(interactions: Any) -> list[tuple[str, str, str]]:
+def _histogram(interactions: Interactions) -> list[tuple[str, str, str]]:
     """Users by the length of their history, in bins that double."""
-    import numpy as np
-
     sizes = np.diff(interactions.matrix.indptr)
     bins = np.floor(np.log2(np.maximum(sizes, 1))).astype(int)
     counts = np.bincount(bins)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
 
 from deql._system.strict_json import as_json
 from deql.errors import printable
 
-__all__ = ["bar", "console", "curve_table", "print_json", "print_words", "progress_wanted", "say", "table"]
+if TYPE_CHECKING:
+    from deql.ranking.explanations import Explanation
+
+__all__ = [
+    "bar", "console", "curve_table", "explanation_table", "file_size", "print_json", "print_words", "progress_wanted",
+    "say", "table",
+]  # fmt: skip
 
 
 def say(text: str) -> None:
@@ -39,23 +51,16 @@ def print_words(text: str) -> None:
     console().print(f"{text}\n", markup=False, soft_wrap=not sys.stdout.isatty())
 
 
-def console() -> Any:
-    """A rich console on standard output."""
-    from rich.console import Console
-
-    return Console(highlight=False)
+def console(*, stderr: bool = False) -> Console:
+    """A terminal as rich knows it, on standard output or standard error."""
+    return Console(stderr=stderr, highlight=False)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Any:
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table | Group:
     """A titled table: text to the left, numbers (columns with a name, after the first) to the right.
 
     Cells are never read as markup, so an item may be named anything.
     """
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, name in enumerate(columns):
         grid.add_column(name, justify="right" if place and name else "left", overflow="fold")
@@ -64,10 +69,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     return Group(Text(title, "bold"), grid) if title else grid
 
 
-def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], best: float) -> Any:
+def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], best: float) -> Table | Group:
     """A metric over b as bars, on an axis that starts just below the lowest value."""
-    from rich.text import Text
-
     values = [value for _, value in curve]
     low = min(values) - 0.02 * (max(values) - min(values))
 
@@ -75,6 +78,25 @@ def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], b
         return Text.assemble((bar(value, low, max(values), 40), "cyan"), " ← best" if b == best else "")
 
     return table(title, ["b/a", metric, ""], [(f"{b:g}", f"{value:.4f}", drawn(b, value)) for b, value in curve])
+
+
+def explanation_table(why: Explanation, called: Callable[[Any], str] = str) -> Table | Group:
+    """The parts of a score as a table with bars; ``called`` gives the title of an item."""
+    largest = max((abs(part.value) for part in why), default=0.0)
+
+    def drawn(value: float) -> Text:
+        return Text(bar(abs(value), 0.0, largest, 24) if value else "", "green" if value >= 0 else "red")
+
+    rows = [(called(part.item), f"{part.value:+.4f}", drawn(part.value)) for part in why]
+    if why.rest:
+        rows.append(("everything else", f"{why.rest:+.4f}", Text("")))
+    rows.append((f"score of {called(why.item)}", f"{why.score:+.4f}", Text("")))
+    return table(f"Why {called(why.item)}?", ["because of", "adds", ""], rows)
+
+
+def file_size(path: Path) -> str:
+    """How large a file is, in MiB."""
+    return f"{path.stat().st_size / 2**20:,.1f} MiB"
 
 
 def bar(value: float, low: float, high: float, width: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deql.cli.show import say
+from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError
 
 if TYPE_CHECKING:

@@ -1,0 +1,40 @@
+"""``deql data split``: a table cleaned and split for honest evaluation, as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deql.cli.data.split_files import SplitFile, show_split, split_facts
+from deql.cli.data_source import Protocol, SplitOptions
+from deql.cli.options import AsJson, TableOptions, check_out, with_options
+from deql.cli.output import print_json
+from deql.split import PROTOCOLS
+
+__all__ = ["split"]
+
+
+@with_options
+def split(
+    data: Annotated[Path, typer.Argument(help="Table with a row for each interaction.", metavar="FILE")],
+    out: SplitFile,
+    protocol: Annotated[
+        Protocol, typer.Option(help="strong: users held out whole; weak: a share of each user; leave-last: by time.")
+    ] = Protocol.strong,
+    json: AsJson = False,
+    *,
+    cut: SplitOptions,
+    table: TableOptions,
+) -> None:
+    """Read a table, clean it, split it for honest evaluation, and save the split."""
+    chosen = cut.chosen(protocol)
+    check_out(out, data, table.items)
+    interactions = table.read(data, quiet=json, find_time=protocol is Protocol.leave_last)
+    made = PROTOCOLS[protocol.value](interactions, **chosen)
+    made.save(out)
+    if json:
+        print_json(split_facts(made, out))
+    else:
+        show_split(made, out)
