@@ -9,7 +9,7 @@ import typer
 from deql.cli.items import item_called, known_items, named, title_of
 from deql.cli.options import AsJson, ModelFile
 from deql.cli.output import console, explanation_table, print_json
-from deql.models.loading import load
+from deql.models import load
 
 __all__ = ["explain"]
 

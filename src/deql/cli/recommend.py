@@ -16,7 +16,7 @@ from deql.data import Interactions
 from deql.data.read import read_interactions
 from deql.errors import ParameterError
 from deql.io.atomic import write_whole
-from deql.models.loading import load
+from deql.models import load
 
 __all__ = ["recommend"]
 

@@ -9,7 +9,7 @@ import typer
 from deql.cli.items import item_called, item_rows, scored_items, title_of
 from deql.cli.options import AsJson, HowMany, ModelFile
 from deql.cli.output import console, print_json, table
-from deql.models.loading import load
+from deql.models import load
 
 __all__ = ["similar"]
 
