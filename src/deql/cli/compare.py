@@ -6,19 +6,22 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from deql.cli import data_source as source
-from deql.cli.evaluate import print_grid
+from deql.cli import data_source
 from deql.cli.model_specs import parse_specs
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.output import progress_wanted, say
+from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.output import print_grid, progress_wanted, say
 from deql.errors import ParameterError
-
-if TYPE_CHECKING:
-    from deql.evaluation.comparison import Comparison
+from deql.evaluation.compare import compare as run
+from deql.evaluation.comparison import Comparison
+from deql.io.atomic import write_text
+from deql.report.comparison_page import comparison_page
+from deql.report.plots import need_matplotlib
+from deql.report.tables import comparison_grid, comparison_legend, significance_grids
+from deql.split import Split
 
 __all__ = ["compare"]
 
@@ -34,32 +37,27 @@ class Format(StrEnum):
 
 @with_options
 def compare(
-    data: source.Data,
-    models: source.Models,
+    data: data_source.Data,
+    models: data_source.Models,
     splits: Annotated[int | None, typer.Option(help="How many splits of a table (5).")] = None,
-    metrics: source.Metrics = "recall@20,ndcg@20",
+    metrics: data_source.Metrics = "recall@20,ndcg@20",
     baseline: Annotated[
         str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
     ] = None,
-    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    protocol: Annotated[data_source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
     form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = Format.text,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None,
-    report: source.Report = None,
+    report: data_source.Report = None,
     json: AsJson = False,
     *,
-    cut: source.SplitOptions,
+    split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
-    from deql.evaluation.compare import compare as run
-    from deql.io.atomic import write_text
-    from deql.report.comparison_page import comparison_page
-    from deql.split import Split
-
     if json and form not in (Format.text, Format.json):
         raise ParameterError(f"--json and --as {form.value} contradict each other: say one of them")
     form = Format.json if json else form
-    wanted = source.metric_list(metrics)
+    wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
     if loaded:
         raise ParameterError(
@@ -68,14 +66,10 @@ def compare(
         )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
     if report is not None:
-        from deql.report.plots import need_matplotlib
-
         need_matplotlib()
-    for path, other in ((out, report), (report, out)):
-        if path is not None:
-            check_out(path, data, table.items, other)
-    chosen = cut.chosen(protocol, splits=splits)
-    found = source.open_source(data, table, protocol, chosen, form is not Format.text)
+    check_outputs(out, report, inputs=[data, table.items])
+    chosen = split_options.chosen(protocol, splits=splits)
+    found = data_source.open_source(data, table, protocol, chosen, form is not Format.text)
     for model in named.values():
         model.progress = progress_wanted()
     tell = say if progress_wanted() else None
@@ -83,7 +77,7 @@ def compare(
         comparison = run(named, found, metrics=wanted, baseline=base, tell=tell)
         about = {"Data": data.name, "Split": found.describe()}
     else:
-        how = (protocol or source.Protocol.strong).value
+        how = (protocol or data_source.Protocol.strong).value
         options = {name: value for name, value in chosen.items() if name not in ("seed", "splits")}
         first, count = chosen.get("seed", 0), chosen.get("splits", 5)
         comparison = run(named, found, count, wanted, how, base, first, tell=tell, **options)
@@ -126,8 +120,6 @@ def _written(comparison: Comparison, form: Format) -> str:
 
 
 def _show(comparison: Comparison) -> None:
-    from deql.report.tables import comparison_grid, comparison_legend, significance_grids
-
     print_grid(comparison_grid(comparison))
     numbers, star = comparison_legend(comparison)
     print(f"{numbers} Bold: best. * {star}\n")

@@ -6,20 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from deql.cli.options import Seed, TableOptions
+from deql.cli.options import Seed, TableOptions, option_name
+from deql.data import Interactions
+from deql.data.readers.files import is_published_split
+from deql.datasets.public import read_lightgcn_split
 from deql.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from deql.data import Interactions
-    from deql.split import Split
+from deql.evaluation.compare import make_splits
+from deql.metrics import parse_metric
+from deql.split import Split, load_split
 
 __all__ = [
     "Data", "Metrics", "Models", "Protocol", "Report", "SplitOptions", "as_split", "metric_list", "open_source",
-    "words",
+    "typed_options",
 ]  # fmt: skip
 
 
@@ -57,8 +59,6 @@ def metric_list(text: str) -> list[str]:
     >>> metric_list("recall@20, ndcg@20")
     ['recall@20', 'ndcg@20']
     """
-    from deql.metrics import parse_metric
-
     metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
     if not metrics:
         raise ParameterError("--metrics needs at least one, such as ndcg@20")
@@ -86,7 +86,7 @@ class SplitOptions:
         typed = {name: value for name, value in (vars(self) | more).items() if value is not None}
         for name in typed:
             if name not in _BELONGS[how]:
-                raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {how.value}")
+                raise ParameterError(f"{option_name(name)} does not belong to the protocol {how.value}")
         if how is Protocol.leave_last and float(typed.get("validation", 0.5)).is_integer():
             typed["validation"] = int(typed["validation"])
         return typed
@@ -100,25 +100,17 @@ def open_source(
     Options for reading and splitting belong to tables only; with a split they are an error rather than
     without effect.
     """
-    from deql.data.readers.files import is_published_split
-    from deql.datasets.public import read_lightgcn_split
-    from deql.split import load_split
-
     published = is_published_split(path)
     if not published and not _is_container(path):
         return table.read(path, quiet=quiet, find_time=protocol is Protocol.leave_last)
-    typed = [f"--{name.replace('_', '-')}" for name in chosen] + ["--protocol"] * (protocol is not None)
-    typed += [f"--{name.replace('_', '-')}" for name in table.typed()]
+    typed = [*chosen, *(["protocol"] if protocol else []), *table.typed()]
     if typed:
-        raise ParameterError(f"{path} is split already, so {', '.join(typed)} cannot be chosen")
+        raise ParameterError(f"{path} is split already, so {', '.join(map(option_name, typed))} cannot be chosen")
     return read_lightgcn_split(path) if published else load_split(path)
 
 
 def as_split(found: Split | Interactions, protocol: Protocol | None, chosen: Mapping[str, Any]) -> Split:
     """A split as it is; of a table the one that was asked for."""
-    from deql.evaluation.compare import make_splits
-    from deql.split import Split
-
     if isinstance(found, Split):
         return found
     options = dict(chosen)
@@ -126,21 +118,20 @@ def as_split(found: Split | Interactions, protocol: Protocol | None, chosen: Map
     return next(make_splits(found, 1, (protocol or Protocol.strong).value, seed, options))
 
 
-def words(options: Mapping[str, Any]) -> list[str]:
+def typed_options(options: Mapping[str, Any]) -> list[str]:
     """Options by name as they are typed.
 
     Examples
     --------
-    >>> words({"held_out": 0.3, "binary": True, "header": False})
+    >>> typed_options({"held_out": 0.3, "binary": True, "header": False})
     ['--held-out', '0.3', '--binary', '--no-header']
     """
     typed = []
     for name, value in options.items():
-        option = name.replace("_", "-")
         if isinstance(value, bool):
-            typed.append(f"--{option}" if value else f"--no-{option}")
+            typed.append(option_name(name if value else f"no_{name}"))
         else:
-            typed += [f"--{option}", str(value)]
+            typed += [option_name(name), str(value)]
     return typed
 
 

@@ -15,7 +15,7 @@ import typer
 
 import deql
 from deql.cli.options import AsJson
-from deql.cli.output import console, curve_table, explanation_table, print_json, progress_wanted, table
+from deql.cli.output import console, curve_table, explanation_table, print_json, progress_wanted, rich_table
 from deql.cli.serve import need_serve, serve_with
 from deql.serve.curve import curve_of
 from deql.serve.settings import Settings
@@ -66,7 +66,7 @@ def demo(
     swept_results = deql.evaluate([model for _, model in swept], split.validation, METRICS)
     curve = [(b, result.means["ndcg@20"]) for b, result in zip(SWEEP, swept_results, strict=True)]
     best_b = max(curve, key=lambda point: point[1])[0]
-    title = "How much should kept entries count? Every b from one inverse (validation packages, axis cut)"
+    title = "How much should kept entries count? Every b from one inverse (validation packages, axis split_options)"
     screen.print(curve_table(title, "NDCG@20", curve, best_b))
 
     chosen = dict(swept)[best_b]
@@ -78,7 +78,7 @@ def demo(
     }
     judged = {name: result.means for name, result in deql.evaluate(models, split.test, METRICS).items()}
     rows = [(name, *(f"{means[metric]:.4f}" for metric in METRICS)) for name, means in judged.items()]
-    screen.print(table("On the test packages", ["model", "Recall@20", "NDCG@20"], rows))
+    screen.print(rich_table("On the test packages", ["model", "Recall@20", "NDCG@20"], rows))
 
     package, seen, hidden = _example(split.test)
     # Plug-ins name the package they belong to, so its own name may be an item too.
@@ -90,7 +90,7 @@ def demo(
         (name, f"{score:.3f}", "✓ hidden name found" if name in hidden else "")
         for name, score in zip(found.ids[0].tolist(), found.scores[0], strict=True)
     ]
-    screen.print(table(f"{package} should also name", ["package", "score", ""], hits))
+    screen.print(rich_table(f"{package} should also name", ["package", "score", ""], hits))
     screen.print(explanation_table(why))
     seconds = time.perf_counter() - begin
     screen.print(

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from deql._system.threads import set_threads
 from deql.cli.output import say
+from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
-
-if TYPE_CHECKING:
-    from deql.data import Interactions
+from deql.linalg.engines.tile_folder import has_checkpoint
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
 
@@ -53,8 +53,6 @@ class EngineOptions:
 
     def use(self) -> None:
         """Refuse what can be refused before anything is read, and set the number of threads."""
-        from deql._system.threads import set_threads
-
         if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
             raise ParameterError(f"{self.folder} is not a folder: name one for --folder")
         if self.threads is not None:
@@ -80,8 +78,6 @@ class EngineOptions:
 
 def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> None:
     """Fit; if that is done on disk, in a folder where the same command finds what was done before it was ended."""
-    from deql.linalg.engines.tile_folder import has_checkpoint
-
     begun, typed = has_checkpoint(tiles), (estimator.engine, estimator.folder)
     options = replace(estimator._options, folder=tiles)
     if begun and options.engine == "auto":  # whatever is free by now: it goes on where it was begun
@@ -100,8 +96,6 @@ def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> No
 @contextmanager
 def kept_until_saved(tiles: Path) -> Iterator[None]:
     """Say, when a fit or its saving ends early, that the same command goes on with what was done."""
-    from deql.linalg.engines.tile_folder import has_checkpoint
-
     try:
         yield
     except (KeyboardInterrupt, DeqlError, OSError):

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import polars as pl
 import typer
 
-from deql.cli import data_source as source
+from deql import evaluation
+from deql.cli import data_source
 from deql.cli.model_specs import parse_specs
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.output import console, print_json, progress_wanted, say
-from deql.cli.output import table as rich_table
+from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.output import print_grid, print_json, progress_wanted, say
 from deql.errors import DataError, ParameterError
+from deql.evaluation import Evaluation
+from deql.evaluation.model_groups import judge, parameters
+from deql.io.atomic import write_text, write_whole
+from deql.report.evaluation_page import curve_metrics, evaluation_grid, evaluation_page
+from deql.report.plots import need_matplotlib
+from deql.report.tables import Cell, Grid, number
+from deql.split import Split
 
-if TYPE_CHECKING:
-    from deql.evaluation import Evaluation
-    from deql.report.tables import Cell, Grid
-    from deql.split import Split
-
-__all__ = ["evaluate", "print_grid"]
+__all__ = ["evaluate"]
 
 
 class Part(StrEnum):
@@ -34,32 +36,31 @@ class Part(StrEnum):
 
 @with_options
 def evaluate(
-    data: source.Data,
-    models: source.Models,
-    metrics: source.Metrics = "recall@20,ndcg@20",
+    data: data_source.Data,
+    models: data_source.Models,
+    metrics: data_source.Metrics = "recall@20,ndcg@20",
     on: Annotated[Part, typer.Option(help="Which users to judge on.")] = Part.test,
-    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    protocol: Annotated[data_source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False,
-    report: source.Report = None,
+    report: data_source.Report = None,
     save_per_user: Annotated[
         Path | None, typer.Option(help="Every user's values to write.", metavar="FILE.parquet")
     ] = None,
     json: AsJson = False,
     *,
-    cut: source.SplitOptions,
+    split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
-    from deql import evaluation
-    from deql.evaluation.model_groups import judge, parameters
-    from deql.io.atomic import write_text
-    from deql.report.evaluation_page import curve_metrics, evaluation_page
-
-    wanted = source.metric_list(metrics)
+    wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
-    _check_outputs(report, save_per_user, data, table.items, *(Path(model) for model in models))
-    chosen = cut.chosen(protocol)
-    split = source.as_split(source.open_source(data, table, protocol, chosen, json), protocol, chosen)
+    if report is not None:
+        need_matplotlib()
+    if save_per_user is not None and save_per_user.suffix not in (".parquet", ".csv"):
+        raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {save_per_user}")
+    check_outputs(report, save_per_user, inputs=[data, table.items, *map(Path, models)])
+    chosen = split_options.chosen(protocol)
+    split = data_source.as_split(data_source.open_source(data, table, protocol, chosen, json), protocol, chosen)
     target = split.test if on is Part.test else split.validation
     if target is None:
         raise ParameterError(f"{data} has no validation part: say --on test")
@@ -94,40 +95,6 @@ def evaluate(
         say(f"wrote {path}")
 
 
-def print_grid(grid: Grid) -> None:
-    """A table of results: best values bold in a terminal, in plain lines of any width elsewhere."""
-    from rich.text import Text
-
-    from deql.report.tables import text_table
-
-    plain = text_table(grid)
-    screen = console()
-    # Rich would break words and numbers in a table that is too wide; the terminal breaks lines at least.
-    if not sys.stdout.isatty() or max(map(len, plain.splitlines())) + 4 * len(grid.header) > screen.width:
-        print(f"{grid.title}\n{plain}")
-        return
-
-    def shown(cell: Cell) -> Text:
-        rest = str(cell)[len(cell.text) :] + " *" * cell.marked
-        return Text.assemble((cell.text, "bold green" if cell.best else ""), rest)
-
-    rows = [[*(Text(name, justify="left") for name in names), *map(shown, cells)] for names, cells in grid.rows]
-    screen.print(rich_table(grid.title, grid.header, rows))
-
-
-def _check_outputs(report: Path | None, save_per_user: Path | None, *inputs: Path | None) -> None:
-    """Whatever is wrong with them is said before the long work."""
-    if report is not None:
-        from deql.report.plots import need_matplotlib
-
-        need_matplotlib()
-        check_out(report, save_per_user, *inputs)
-    if save_per_user is not None:
-        if save_per_user.suffix not in (".parquet", ".csv"):
-            raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {save_per_user}")
-        check_out(save_per_user, report, *inputs)
-
-
 def _note_loaded(name: str, model: Any, split: Split) -> None:
     """What a reader must know of a model that was not fitted here."""
     known = len(set(model.items_.tolist()) & set(split.train.items.tolist()))
@@ -142,8 +109,6 @@ def _facts(
     data: Path, split: Split, on: Part, named: Mapping[str, Any], results: Mapping[str, Evaluation],
     metrics: Sequence[str], intervals: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    from deql.evaluation.model_groups import parameters
-
     first = next(iter(results.values()))
     judged = [metric for metric in metrics if metric in first.per_user]
     return {
@@ -162,9 +127,6 @@ def _facts(
 
 
 def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: bool) -> None:
-    from deql.report.evaluation_page import evaluation_grid
-    from deql.report.tables import Cell, Grid, number
-
     print_grid(evaluation_grid(results, metrics))
     first = next(iter(results.values()))
     left_out = f"; {first.skipped:,} with nothing held out are left out" if first.skipped else ""
@@ -181,10 +143,6 @@ def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: 
 
 def _write_per_user(path: Path, results: Mapping[str, Evaluation], metrics: Sequence[str]) -> None:
     """A row for each model and user, a column for each metric that has values of users."""
-    import polars as pl
-
-    from deql.io.atomic import write_whole
-
     frame = pl.concat([
         pl.DataFrame({"model": [name] * len(result.users), "user": result.users.tolist()}
                      | {metric: result.per_user[metric] for metric in metrics if metric in result.per_user})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from numpy.typing import NDArray
 
-from deql.cli.output import say
+from deql.cli.output import did_you_mean, say
 from deql.errors import UnknownItemError, name_some
 
 __all__ = ["item_called", "item_rows", "items_called", "known_items", "named", "scored_items", "title_of"]
@@ -95,5 +94,4 @@ def _suggestion(model: Any, text: str) -> str:
         return ""
     names = (model.items_ if model.titles_ is None else model.titles_).tolist()
     within = [name for name in names if len(text) > 2 and text.casefold() in name.casefold()]
-    near = difflib.get_close_matches(text, names, n=3) or within[:3]
-    return f" (did you mean {', '.join(near)}?)" if near else ""
+    return did_you_mean(text, names, 3) or (f" (did you mean {', '.join(within[:3])}?)" if within else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -15,13 +16,14 @@ from rich.text import Text
 
 from deql._system.strict_json import as_json
 from deql.errors import printable
+from deql.report.tables import Cell, Grid, text_table
 
 if TYPE_CHECKING:
     from deql.ranking.explanations import Explanation
 
 __all__ = [
-    "bar", "console", "curve_table", "explanation_table", "file_size", "print_json", "print_words", "progress_wanted",
-    "say", "table",
+    "bar", "console", "curve_table", "did_you_mean", "explanation_table", "file_size", "print_grid", "print_json",
+    "print_words", "progress_wanted", "rich_table", "say",
 ]  # fmt: skip
 
 
@@ -33,6 +35,18 @@ def say(text: str) -> None:
 def progress_wanted() -> bool:
     """Bars are for people: only when standard error is a terminal."""
     return sys.stderr.isatty()
+
+
+def did_you_mean(text: str, known: Iterable[str], most: int = 1) -> str:
+    """A question that names what was perhaps meant; empty if nothing known is like the text.
+
+    Examples
+    --------
+    >>> did_you_mean("papr", ["default", "paper"])
+    ' (did you mean paper?)'
+    """
+    near = difflib.get_close_matches(text, list(known), n=most)
+    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 def print_json(value: Any) -> None:
@@ -56,7 +70,7 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table | Group:
+def rich_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table | Group:
     """A titled table: text to the left, numbers (columns with a name, after the first) to the right.
 
     Cells are never read as markup, so an item may be named anything.
@@ -69,6 +83,23 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     return Group(Text(title, "bold"), grid) if title else grid
 
 
+def print_grid(grid: Grid) -> None:
+    """A table of results: best values bold in a terminal, in plain lines of any width elsewhere."""
+    plain = text_table(grid)
+    screen = console()
+    # Rich would break words and numbers in a table that is too wide; the terminal breaks lines at least.
+    if not sys.stdout.isatty() or max(map(len, plain.splitlines())) + 4 * len(grid.header) > screen.width:
+        print(f"{grid.title}\n{plain}")
+        return
+
+    def shown(cell: Cell) -> Text:
+        rest = str(cell)[len(cell.text) :] + " *" * cell.marked
+        return Text.assemble((cell.text, "bold green" if cell.best else ""), rest)
+
+    rows = [[*(Text(name, justify="left") for name in names), *map(shown, cells)] for names, cells in grid.rows]
+    screen.print(rich_table(grid.title, grid.header, rows))
+
+
 def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], best: float) -> Table | Group:
     """A metric over b as bars, on an axis that starts just below the lowest value."""
     values = [value for _, value in curve]
@@ -77,7 +108,7 @@ def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], b
     def drawn(b: float, value: float) -> Text:
         return Text.assemble((bar(value, low, max(values), 40), "cyan"), " ← best" if b == best else "")
 
-    return table(title, ["b/a", metric, ""], [(f"{b:g}", f"{value:.4f}", drawn(b, value)) for b, value in curve])
+    return rich_table(title, ["b/a", metric, ""], [(f"{b:g}", f"{value:.4f}", drawn(b, value)) for b, value in curve])
 
 
 def explanation_table(why: Explanation, called: Callable[[Any], str] = str) -> Table | Group:
@@ -91,7 +122,7 @@ def explanation_table(why: Explanation, called: Callable[[Any], str] = str) -> T
     if why.rest:
         rows.append(("everything else", f"{why.rest:+.4f}", Text("")))
     rows.append((f"score of {called(why.item)}", f"{why.score:+.4f}", Text("")))
-    return table(f"Why {called(why.item)}?", ["because of", "adds", ""], rows)
+    return rich_table(f"Why {called(why.item)}?", ["because of", "adds", ""], rows)
 
 
 def file_size(path: Path) -> str:

@@ -10,8 +10,8 @@ import polars as pl
 import typer
 
 from deql.cli.items import item_rows, items_called, known_items, scored_items
-from deql.cli.options import AsJson, HowMany, ModelFile, check_out
-from deql.cli.output import console, print_json, progress_wanted, say, table
+from deql.cli.options import AsJson, HowMany, ModelFile, check_outputs
+from deql.cli.output import console, print_json, progress_wanted, rich_table, say
 from deql.data import Interactions
 from deql.data.read import read_interactions
 from deql.errors import ParameterError
@@ -53,7 +53,7 @@ def recommend(
     if out is not None:
         if out.suffix not in (".csv", ".parquet"):
             raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
-        check_out(out, histories)
+        check_outputs(out, inputs=[histories])
     data = read_interactions(histories, user=user, item=item)
     found = _recommend_many(model, data, options)
     if out is not None:
@@ -74,7 +74,7 @@ def _recommend_one(model: Any, history: list[Any], options: dict[str, Any], json
     if json:
         print_json({"history": history, "from_popularity": from_popularity, "recommendations": best})
     else:
-        console().print(table("", *item_rows(best)))
+        console().print(rich_table("", *item_rows(best)))
 
 
 def _recommend_many(model: Any, data: Interactions, options: dict[str, Any]) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import typer
 
 from deql.cli.items import item_called, item_rows, scored_items, title_of
 from deql.cli.options import AsJson, HowMany, ModelFile
-from deql.cli.output import console, print_json, table
+from deql.cli.output import console, print_json, rich_table
 from deql.models import load
 
 __all__ = ["similar"]
@@ -27,4 +27,4 @@ def similar(
     if json:
         print_json({"item": asked, "similar": best})
     else:
-        console().print(table(f"after {title_of(model, asked)}", *item_rows(best)))
+        console().print(rich_table(f"after {title_of(model, asked)}", *item_rows(best)))

@@ -7,19 +7,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from deql.cli import data_source as source
-from deql.cli.evaluate import print_grid
-from deql.cli.model_specs import near
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.output import console, curve_table, print_json, print_words, progress_wanted, say
+import deql
+from deql.cli import data_source
+from deql.cli.options import AsJson, TableOptions, check_outputs, option_name, with_options
+from deql.cli.output import (
+    console,
+    curve_table,
+    did_you_mean,
+    file_size,
+    print_grid,
+    print_json,
+    print_words,
+    progress_wanted,
+    say,
+)
+from deql.data.readers.files import is_published_split
 from deql.errors import ParameterError
-
-if TYPE_CHECKING:
-    from deql.tuning import Space, Tuning
+from deql.io.atomic import write_text
+from deql.models import DEQL
+from deql.report.plots import need_matplotlib
+from deql.report.tuning_page import leaderboard_grid, tuning_page, verdict
+from deql.split import Split
+from deql.tuning import Space, Tuning
+from deql.tuning.search import need_optuna
+from deql.tuning.space import NAMED, with_axes
+from deql.tuning.trials import Budget
+from deql.tuning.tuner import metrics_for
 
 __all__ = ["tune"]
 
@@ -36,7 +53,7 @@ class Search(StrEnum):
 
 @with_options
 def tune(
-    data: source.Data,
+    data: data_source.Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: the best, fitted.")],
     space: Annotated[str, typer.Option(help="Where to search: default, quick or paper.")] = "default",
     l2: Annotated[
@@ -59,37 +76,38 @@ def tune(
     journal: Annotated[
         Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
     ] = None,
-    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
-    report: source.Report = None,
+    protocol: Annotated[data_source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    report: data_source.Report = None,
     json: AsJson = False,
     *,
-    cut: source.SplitOptions,
+    split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Find the best hyper-parameters on validation users, and save the model that has them.
 
     The same command goes on where it was killed. Ctrl-C ends with the best so far. The test part is not read.
     """
-    import deql
-    from deql.split import Split
-
     axes = {
         "l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "xi": xi, "popularity_power": popularity_power,
     }  # fmt: skip
     chosen_space = _space(space, axes)
     _check(search, metric, budget, dtype)
     journal = _check_files(out, journal, report, data, table.items)
-    chosen = replace(cut, seed=None).chosen(protocol)
-    found = source.open_source(data, table, protocol, chosen, json)
-    if cut.seed is not None and not isinstance(found, Split) and protocol is not source.Protocol.leave_last:
-        chosen["seed"] = cut.seed
-    split = source.as_split(found, protocol, chosen)
+    chosen = replace(split_options, seed=None).chosen(protocol)
+    found = data_source.open_source(data, table, protocol, chosen, json)
+    if (
+        split_options.seed is not None
+        and not isinstance(found, Split)
+        and protocol is not data_source.Protocol.leave_last
+    ):
+        chosen["seed"] = split_options.seed
+    split = data_source.as_split(found, protocol, chosen)
     if not json:
         say(split.describe())
         _say_journal(journal)
     try:
         tuning = deql.tune(
-            split, chosen_space, metric, budget, search=search.value, prune=not no_prune, seed=cut.seed or 0,
+            split, chosen_space, metric, budget, search=search.value, prune=not no_prune, seed=split_options.seed or 0,
             journal=journal, dtype=dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -97,24 +115,20 @@ def tune(
         raise
     tuning.model.progress = False
     tuning.model.save(out)
-    size = out.stat().st_size
     if report is not None:
-        from deql.io.atomic import write_text
-        from deql.report.tuning_page import tuning_page
-
         about = {"Data": data.name, "Split": split.describe(), "Search": search.value}
         about |= {} if budget is None else {"Budget": f"{budget} inverses" if budget.isdigit() else budget}
         write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
     if json:
-        print_json(tuning.to_dict() | {"file": str(out), "bytes": size})
+        print_json(tuning.to_dict() | {"file": str(out), "bytes": out.stat().st_size})
     else:
         _show(tuning)
         options = ({"protocol": protocol.value} if protocol else {}) | chosen | table.typed()
         options |= {} if metric in _JUDGED_BY else {"metrics": metric}
-        print_words(f"Saved as {out} ({size / 2**20:,.1f} MiB), fitted on the training part. "
+        print_words(f"Saved as {out} ({file_size(out)}), fitted on the training part. "
                      "The test part has not been read; this judges it there:")  # fmt: skip
         files = [f"./{path}" if str(path).startswith("-") else str(path) for path in (data, out)]
-        print("    " + shlex.join(["deql", "evaluate", *files, *source.words(options)]))
+        print("    " + shlex.join(["deql", "evaluate", *files, *data_source.typed_options(options)]))
     if report is not None:
         say(f"wrote {report}")
     if not tuning.complete:
@@ -124,15 +138,13 @@ def tune(
 
 def _space(name: str, axes: Mapping[str, str | None]) -> Space:
     """The named space with the values that were typed."""
-    from deql.tuning.space import NAMED, with_axes
-
     if name not in NAMED:
-        raise ParameterError(f"there is no space {name!r}{near(name, NAMED)}: say {', '.join(NAMED)}")
+        raise ParameterError(f"there is no space {name!r}{did_you_mean(name, NAMED)}: say {', '.join(NAMED)}")
     space = NAMED[name]
     for axis, text in axes.items():
         if text is None:
             continue
-        option = f"--{axis.replace('_', '-')}"
+        option = option_name(axis)
         try:
             values = [float(part) for part in text.split(",")]
         except ValueError:
@@ -148,11 +160,6 @@ def _space(name: str, axes: Mapping[str, str | None]) -> Space:
 
 def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
     """What can be refused before anything is read."""
-    from deql.models import DEQL
-    from deql.tuning.search import need_optuna
-    from deql.tuning.trials import Budget
-    from deql.tuning.tuner import metrics_for
-
     if search is Search.optuna:
         need_optuna()
     metrics_for(metric)
@@ -162,17 +169,10 @@ def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
 
 def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
     """Whatever is wrong with the files is said before the long work; the journal may be there already."""
-    from deql.data.readers.files import is_published_split
-
-    inputs = (data, items)
-    check_out(out, *inputs)
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
-    check_out(journal, out, *inputs)
     if report is not None:
-        from deql.report.plots import need_matplotlib
-
         need_matplotlib()
-        check_out(report, out, journal, *inputs)
+    check_outputs(out, journal, report, inputs=[data, items])
     if data.is_dir() and not is_published_split(data):
         for path in filter(None, (out, journal, report)):
             if path.resolve().parent == data.resolve():
@@ -192,8 +192,6 @@ def _say_journal(path: Path) -> None:
 
 
 def _show(tuning: Tuning) -> None:
-    from deql.report.tuning_page import leaderboard_grid, verdict
-
     print_grid(leaderboard_grid(tuning, rows=10))
     print()
     metric = tuning.metric
@@ -203,7 +201,7 @@ def _show(tuning: Tuning) -> None:
         for b, value in zip(tuning.curve.b, tuning.curve.values[metric], strict=True)
         if b in (best, tuning.best["b"]) or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
     ]
-    title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
+    title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis split_options)"
     console().print(curve_table(title, metric, curve, best))
     for sentence in verdict(tuning):
         print_words(sentence)

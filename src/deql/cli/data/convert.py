@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deql.cli.options import AsJson, TableFile, TableOptions, check_out, with_options
+from deql.cli.options import AsJson, TableFile, TableOptions, check_outputs, with_options
 from deql.cli.output import file_size, print_json, say
 from deql.data.clean import describe_steps
 from deql.data.write import ENDINGS, write_table
@@ -30,7 +30,7 @@ def convert(
     ending = out.suffix.lower()
     if ending not in ENDINGS:
         raise ParameterError(f"--out must end in one of {', '.join(ENDINGS)}, got {out}")
-    check_out(out, data, table.items)
+    check_outputs(out, inputs=[data, table.items])
     interactions = table.read(data, quiet=json)
     write_table(interactions, out)
     if ending == ".npz":

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from deql.cli.options import AsJson, TableFile, TableOptions, with_options
-from deql.cli.output import bar, console, print_json
-from deql.cli.output import table as drawn
+from deql.cli.output import bar, console, print_json, rich_table
 from deql.data import Interactions
 from deql.data.clean import describe_steps
 from deql.data.summary import profile
@@ -35,15 +34,15 @@ def info(data: TableFile, json: AsJson = False, *, table: TableOptions) -> None:
     ]
     if "times" in facts:
         rows += [("first", _moment(facts["times"]["first"])), ("last", _moment(facts["times"]["last"]))]
-    screen.print(drawn("", ["", str(data)], rows))
+    screen.print(rich_table("", ["", str(data)], rows))
     columns = ["min", "quarter", "median", "mean", "three_quarters", "max"]
     spreads = [
         (name.replace("_", " "), *(f"{facts[name][column]:,.4g}" for column in columns))
         for name in ("items_per_user", "users_per_item", "weights")
         if name in facts
     ]
-    screen.print(drawn("", ["", "min", "¼", "median", "mean", "¾", "max"], spreads))
-    screen.print(drawn("Histories by length", ["items", "users", ""], _histogram(interactions)))
+    screen.print(rich_table("", ["", "min", "¼", "median", "mean", "¾", "max"], spreads))
+    screen.print(rich_table("Histories by length", ["items", "users", ""], _histogram(interactions)))
 
 
 def _histogram(interactions: Interactions) -> list[tuple[str, str, str]]:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from deql.cli.data.split_files import SplitFile, show_split, split_facts
-from deql.cli.options import AsJson, Seed, check_out, show_steps
-from deql.cli.output import console, print_json, table
+from deql.cli.options import AsJson, Seed, check_outputs, show_steps
+from deql.cli.output import console, print_json, rich_table
 from deql.datasets import public
 from deql.errors import ParameterError
 
@@ -28,7 +28,7 @@ def prepare(
     preset = public.PRESETS.get(name)
     if preset is not None and seed is not None and not preset.files:
         raise ParameterError(f"--seed does not belong to {name}, whose split is published")
-    check_out(out)
+    check_outputs(out)
     made = public.prepare(name, folder, seed or 0)
     rows = public.compare_with_paper(name, made)
     made.save(out)
@@ -44,7 +44,7 @@ def prepare(
         )
         for row in rows
     ]
-    console().print(table(f"{name}: the paper's counts and these", [name, "paper", "found", ""], shown))
+    console().print(rich_table(f"{name}: the paper's counts and these", [name, "paper", "found", ""], shown))
     print(_verdict(rows, public.PRESETS[name].certain))
     show_split(made, out)
 

@@ -9,7 +9,7 @@ import typer
 
 from deql.cli.data.split_files import SplitFile, show_split, split_facts
 from deql.cli.data_source import Protocol, SplitOptions
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
+from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
 from deql.cli.output import print_json
 from deql.split import PROTOCOLS
 
@@ -25,12 +25,12 @@ def split(
     ] = Protocol.strong,
     json: AsJson = False,
     *,
-    cut: SplitOptions,
+    split_options: SplitOptions,
     table: TableOptions,
 ) -> None:
     """Read a table, clean it, split it for honest evaluation, and save the split."""
-    chosen = cut.chosen(protocol)
-    check_out(out, data, table.items)
+    chosen = split_options.chosen(protocol)
+    check_outputs(out, inputs=[data, table.items])
     interactions = table.read(data, quiet=json, find_time=protocol is Protocol.leave_last)
     made = PROTOCOLS[protocol.value](interactions, **chosen)
     made.save(out)

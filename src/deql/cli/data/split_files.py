@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.output import console, file_size, say, table
+from deql.cli.output import console, file_size, rich_table, say
 from deql.data.clean import describe_steps
 from deql.split import Split
 
@@ -22,7 +22,7 @@ def show_split(split: Split, out: Path) -> None:
     rows = [
         (part["part"], *("" if part[name] is None else f"{part[name]:,}" for name in columns)) for part in split.sizes()
     ]
-    console().print(table("", ["part", "users", "items", "seen", "held out"], rows))
+    console().print(rich_table("", ["part", "users", "items", "seen", "held out"], rows))
     print(split.describe())
     say(f"wrote {out} ({file_size(out)})")
 
