@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,14 +24,7 @@ from deql.split import Split
 
 __all__ = ["compare"]
 
-
-class Format(StrEnum):
-    """How to write the result."""
-
-    text = "text"
-    markdown = "markdown"
-    latex = "latex"
-    json = "json"
+Format = Literal["text", "markdown", "latex", "json"]
 
 
 @with_options
@@ -44,8 +36,8 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
     ] = None,
-    protocol: Annotated[data_source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
-    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = Format.text,
+    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
+    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = "text",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None,
     report: data_source.Report = None,
     json: AsJson = False,
@@ -54,9 +46,9 @@ def compare(
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
-    if json and form not in (Format.text, Format.json):
-        raise ParameterError(f"--json and --as {form.value} contradict each other: say one of them")
-    form = Format.json if json else form
+    if json and form not in ("text", "json"):
+        raise ParameterError(f"--json and --as {form} contradict each other: say one of them")
+    form = "json" if json else form
     wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
     if loaded:
@@ -69,7 +61,7 @@ def compare(
         need_matplotlib()
     check_outputs(out, report, inputs=[data, table.items])
     chosen = split_options.chosen(protocol, splits=splits)
-    found = data_source.open_source(data, table, protocol, chosen, form is not Format.text)
+    found = data_source.open_source(data, table, protocol, chosen, form != "text")
     for model in named.values():
         model.progress = progress_wanted()
     tell = say if progress_wanted() else None
@@ -77,7 +69,7 @@ def compare(
         comparison = run(named, found, metrics=wanted, baseline=base, tell=tell)
         about = {"Data": data.name, "Split": found.describe()}
     else:
-        how = (protocol or data_source.Protocol.strong).value
+        how = protocol or "strong"
         options = {name: value for name, value in chosen.items() if name not in ("seed", "splits")}
         first, count = chosen.get("seed", 0), chosen.get("splits", 5)
         comparison = run(named, found, count, wanted, how, base, first, tell=tell, **options)
@@ -89,7 +81,7 @@ def compare(
         about |= {name.replace("_", " ").capitalize(): str(value) for name, value in options.items()}
     if out is not None:
         write_text(out, _written(comparison, form).rstrip("\n") + "\n")
-    elif form is Format.text and sys.stdout.isatty():
+    elif form == "text" and sys.stdout.isatty():
         _show(comparison)
     else:
         print(_written(comparison, form).rstrip("\n"))
@@ -114,8 +106,8 @@ def _find_baseline(text: str, typed: Sequence[str], names: Sequence[str]) -> str
 
 def _written(comparison: Comparison, form: Format) -> str:
     return {
-        Format.text: comparison.__str__, Format.markdown: comparison.to_markdown,
-        Format.latex: comparison.to_latex, Format.json: comparison.to_json,
+        "text": comparison.__str__, "markdown": comparison.to_markdown,
+        "latex": comparison.to_latex, "json": comparison.to_json,
     }[form]()  # fmt: skip
 
 

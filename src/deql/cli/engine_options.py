@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,21 +18,16 @@ from deql.linalg.engines.tile_folder import has_checkpoint
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
 
-
-class Engine(StrEnum):
-    """Names of engines on the command line."""
-
-    auto = "auto"
-    memory = "memory"
-    disk = "disk"
-    torch = "torch"
+EngineName = Literal["auto", "memory", "disk", "torch"]
 
 
 @dataclass(frozen=True)
 class EngineOptions:
     """Where the inverse is computed, as asked for on the command line."""
 
-    engine: Annotated[Engine | None, typer.Option(help="Where the inverse is computed; auto: where it fits.")] = None
+    engine: Annotated[EngineName | None, typer.Option(help="Where the inverse is computed; auto: where it fits.")] = (
+        None
+    )
     memory: Annotated[
         str | None, typer.Option(help="What the disk engine may take (half of what is free).", metavar="4GiB")
     ] = None
@@ -70,7 +64,7 @@ class EngineOptions:
 
     def planned(self, interactions: Interactions, dtype: str | None, tiles: Path) -> dict[str, Any]:
         """Arguments of a plan."""
-        chosen = {"engine": self.engine and self.engine.value, "dtype": dtype}
+        chosen = {"engine": self.engine, "dtype": dtype}
         return {"data": interactions, "memory": self.memory, "folder": tiles, "device": self.device} | {
             name: value for name, value in chosen.items() if value
         }

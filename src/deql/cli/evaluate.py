@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import polars as pl
 import typer
@@ -26,12 +25,7 @@ from deql.split import Split
 
 __all__ = ["evaluate"]
 
-
-class Part(StrEnum):
-    """Which of a split's two parts."""
-
-    test = "test"
-    validation = "validation"
+Part = Literal["test", "validation"]
 
 
 @with_options
@@ -39,8 +33,8 @@ def evaluate(
     data: data_source.Data,
     models: data_source.Models,
     metrics: data_source.Metrics = "recall@20,ndcg@20",
-    on: Annotated[Part, typer.Option(help="Which users to judge on.")] = Part.test,
-    protocol: Annotated[data_source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    on: Annotated[Part, typer.Option(help="Which users to judge on.")] = "test",
+    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False,
     report: data_source.Report = None,
     save_per_user: Annotated[
@@ -61,7 +55,7 @@ def evaluate(
     check_outputs(report, save_per_user, inputs=[data, table.items, *map(Path, models)])
     chosen = split_options.chosen(protocol)
     split = data_source.as_split(data_source.open_source(data, table, protocol, chosen, json), protocol, chosen)
-    target = split.test if on is Part.test else split.validation
+    target = split.test if on == "test" else split.validation
     if target is None:
         raise ParameterError(f"{data} has no validation part: say --on test")
     if not json:
@@ -86,7 +80,7 @@ def evaluate(
         about = {
             "Data": f"{data.name}: {split.train.n_users:,} training users, {split.train.n_items:,} items, "
                     f"{split.train.n_interactions:,} interactions",
-            "Split": split.describe(), "Judged on": f"the {on.value} part",
+            "Split": split.describe(), "Judged on": f"the {on} part",
         }  # fmt: skip
         hyper = {name: parameters(model) for name, model in named.items()}
         title = f"Evaluation on {data.name}"
@@ -112,7 +106,7 @@ def _facts(
     first = next(iter(results.values()))
     judged = [metric for metric in metrics if metric in first.per_user]
     return {
-        "data": str(data), "on": on.value, "users": len(first.users), "skipped": first.skipped,
+        "data": str(data), "on": on, "users": len(first.users), "skipped": first.skipped,
         "split": {"protocol": split.protocol, "seed": split.seed, "parameters": split.parameters,
                   "parts": split.sizes(), "dropped": split.dropped},
         "models": [

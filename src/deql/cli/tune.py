@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -40,15 +39,10 @@ from deql.tuning.tuner import metrics_for
 
 __all__ = ["tune"]
 
+Search = Literal["grid", "optuna"]
+
 _JUDGED_BY = ("recall@20", "ndcg@20")
 """What ``deql evaluate`` shows unless asked for something else."""
-
-
-class Search(StrEnum):
-    """How to go through the space."""
-
-    grid = "grid"
-    optuna = "optuna"
 
 
 @with_options
@@ -68,7 +62,7 @@ def tune(
     budget: Annotated[
         str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
     ] = None,
-    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = Search.grid,
+    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = "grid",
     no_prune: Annotated[
         bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
     ] = False,
@@ -76,7 +70,7 @@ def tune(
     journal: Annotated[
         Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
     ] = None,
-    protocol: Annotated[data_source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     report: data_source.Report = None,
     json: AsJson = False,
     *,
@@ -95,11 +89,7 @@ def tune(
     journal = _check_files(out, journal, report, data, table.items)
     chosen = replace(split_options, seed=None).chosen(protocol)
     found = data_source.open_source(data, table, protocol, chosen, json)
-    if (
-        split_options.seed is not None
-        and not isinstance(found, Split)
-        and protocol is not data_source.Protocol.leave_last
-    ):
+    if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
         chosen["seed"] = split_options.seed
     split = data_source.as_split(found, protocol, chosen)
     if not json:
@@ -107,7 +97,7 @@ def tune(
         _say_journal(journal)
     try:
         tuning = deql.tune(
-            split, chosen_space, metric, budget, search=search.value, prune=not no_prune, seed=split_options.seed or 0,
+            split, chosen_space, metric, budget, search=search, prune=not no_prune, seed=split_options.seed or 0,
             journal=journal, dtype=dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -116,14 +106,14 @@ def tune(
     tuning.model.progress = False
     tuning.model.save(out)
     if report is not None:
-        about = {"Data": data.name, "Split": split.describe(), "Search": search.value}
+        about = {"Data": data.name, "Split": split.describe(), "Search": search}
         about |= {} if budget is None else {"Budget": f"{budget} inverses" if budget.isdigit() else budget}
         write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
     if json:
         print_json(tuning.to_dict() | {"file": str(out), "bytes": out.stat().st_size})
     else:
         _show(tuning)
-        options = ({"protocol": protocol.value} if protocol else {}) | chosen | table.typed()
+        options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
         options |= {} if metric in _JUDGED_BY else {"metrics": metric}
         print_words(f"Saved as {out} ({file_size(out)}), fitted on the training part. "
                      "The test part has not been read; this judges it there:")  # fmt: skip
@@ -160,7 +150,7 @@ def _space(name: str, axes: Mapping[str, str | None]) -> Space:
 
 def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
     """What can be refused before anything is read."""
-    if search is Search.optuna:
+    if search == "optuna":
         need_optuna()
     metrics_for(metric)
     Budget.parse(budget)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deql.cli.data.split_files import SplitFile, show_split, split_facts
-from deql.cli.data_source import Protocol, SplitOptions
+from deql.cli.data_source import ProtocolName, SplitOptions
 from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
 from deql.cli.output import print_json
 from deql.split import PROTOCOLS
@@ -21,8 +21,9 @@ def split(
     data: Annotated[Path, typer.Argument(help="Table with a row for each interaction.", metavar="FILE")],
     out: SplitFile,
     protocol: Annotated[
-        Protocol, typer.Option(help="strong: users held out whole; weak: a share of each user; leave-last: by time.")
-    ] = Protocol.strong,
+        ProtocolName,
+        typer.Option(help="strong: users held out whole; weak: a share of each user; leave-last: by time."),
+    ] = "strong",
     json: AsJson = False,
     *,
     split_options: SplitOptions,
@@ -31,8 +32,8 @@ def split(
     """Read a table, clean it, split it for honest evaluation, and save the split."""
     chosen = split_options.chosen(protocol)
     check_outputs(out, inputs=[data, table.items])
-    interactions = table.read(data, quiet=json, find_time=protocol is Protocol.leave_last)
-    made = PROTOCOLS[protocol.value](interactions, **chosen)
+    interactions = table.read(data, quiet=json, find_time=protocol == "leave-last")
+    made = PROTOCOLS[protocol](interactions, **chosen)
     made.save(out)
     if json:
         print_json(split_facts(made, out))
