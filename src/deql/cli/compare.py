@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,39 +17,59 @@ from deql.cli.output import print_grid, progress_wanted, say
 from deql.errors import ParameterError
 from deql.evaluation.compare import compare as run
 from deql.evaluation.comparison import Comparison
+from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 from deql.io.atomic import write_text
 from deql.report.comparison_page import comparison_page
-from deql.report.plots import need_matplotlib
-from deql.report.tables import comparison_grid, comparison_legend, significance_grids
+from deql.report.page import need_report_extra
 from deql.split import Split
 
 __all__ = ["compare"]
 
+
 Format = Literal["text", "markdown", "latex", "json"]
+
+
+@dataclass(frozen=True)
+class RepeatedSplitOptions(data_source.SplitOptions):
+    """How a table is split, and how often."""
+
+    splits: Annotated[int | None, typer.Option(help="How many splits of a table (5).")] = None
+
+
+@dataclass(frozen=True)
+class ComparisonOutputs:
+    """What is written and how, as asked for on the command line."""
+
+    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = "text"
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None
+    report: data_source.Report = None
+    json: AsJson = False
+
+    def check(self, *inputs: Path | None) -> None:
+        """Whatever is wrong with the files is said before the long work."""
+        if self.report is not None:
+            need_report_extra()
+        check_outputs(self.out, self.report, inputs=inputs)
 
 
 @with_options
 def compare(
     data: data_source.Data,
     models: data_source.Models,
-    splits: Annotated[int | None, typer.Option(help="How many splits of a table (5).")] = None,
     metrics: data_source.Metrics = "recall@20,ndcg@20",
     baseline: Annotated[
         str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
     ] = None,
     protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
-    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = "text",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None,
-    report: data_source.Report = None,
-    json: AsJson = False,
     *,
-    split_options: data_source.SplitOptions,
+    output: ComparisonOutputs,
+    split_options: RepeatedSplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
-    if json and form not in ("text", "json"):
-        raise ParameterError(f"--json and --as {form} contradict each other: say one of them")
-    form = "json" if json else form
+    if output.json and output.form not in ("text", "json"):
+        raise ParameterError(f"--json and --as {output.form} contradict each other: say one of them")
+    form: Format = "json" if output.json else output.form
     wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
     if loaded:
@@ -57,10 +78,8 @@ def compare(
             "give the model's name and parameters, or use deql evaluate"
         )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
-    if report is not None:
-        need_matplotlib()
-    check_outputs(out, report, inputs=[data, table.items])
-    chosen = split_options.chosen(protocol, splits=splits)
+    output.check(data, table.items)
+    chosen = split_options.chosen(protocol)
     found = data_source.open_source(data, table, protocol, chosen, form != "text")
     for model in named.values():
         model.progress = progress_wanted()
@@ -79,15 +98,15 @@ def compare(
             "Splits": f"{len(comparison.splits)} × {how}",
         }
         about |= {name.replace("_", " ").capitalize(): str(value) for name, value in options.items()}
-    if out is not None:
-        write_text(out, _written(comparison, form).rstrip("\n") + "\n")
+    if output.out is not None:
+        write_text(output.out, _written(comparison, form).rstrip("\n") + "\n")
     elif form == "text" and sys.stdout.isatty():
         _show(comparison)
     else:
         print(_written(comparison, form).rstrip("\n"))
-    if report is not None:
-        write_text(report, comparison_page(f"Comparison on {data.name}", about, comparison))
-    for path in filter(None, (out, report)):
+    if output.report is not None:
+        write_text(output.report, comparison_page(f"Comparison on {data.name}", about, comparison))
+    for path in filter(None, (output.out, output.report)):
         say(f"wrote {path}")
 
 

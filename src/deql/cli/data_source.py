@@ -67,13 +67,13 @@ class SplitOptions:
     ] = None
     seed: Seed = None
 
-    def chosen(self, protocol: ProtocolName | None, **more: Any) -> dict[str, Any]:
+    def chosen(self, protocol: ProtocolName | None) -> dict[str, Any]:
         """Those that were typed, if they belong to the protocol; leave-last counts with whole numbers."""
         protocol = protocol or "strong"
         known = set(signature(PROTOCOLS[protocol]).parameters)
         if "seed" in known:  # what is drawn can be drawn again
             known.add("splits")
-        typed = {name: value for name, value in (vars(self) | more).items() if value is not None}
+        typed = {name: value for name, value in vars(self).items() if value is not None}
         for name in typed:
             if name not in known:
                 raise ParameterError(f"{option_name(name)} does not belong to the protocol {protocol}")

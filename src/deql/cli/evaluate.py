@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ import polars as pl
 import typer
 
 from deql import evaluation
+from deql._system.tables import Cell, Grid, number
 from deql.cli import data_source
 from deql.cli.model_specs import parse_specs
 from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
@@ -17,15 +19,36 @@ from deql.cli.output import print_grid, print_json, progress_wanted, say
 from deql.errors import DataError, ParameterError
 from deql.evaluation import Evaluation
 from deql.evaluation.model_groups import judge, parameters
+from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
 from deql.io.atomic import write_text, write_whole
-from deql.report.evaluation_page import curve_metrics, evaluation_grid, evaluation_page
-from deql.report.plots import need_matplotlib
-from deql.report.tables import Cell, Grid, number
+from deql.report.evaluation_page import curve_metrics, evaluation_page
+from deql.report.page import need_report_extra
 from deql.split import Split
 
 __all__ = ["evaluate"]
 
+
 Part = Literal["test", "validation"]
+
+
+@dataclass(frozen=True)
+class EvaluationOutputs:
+    """What is shown and written, as asked for on the command line."""
+
+    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False
+    report: data_source.Report = None
+    save_per_user: Annotated[
+        Path | None, typer.Option(help="Every user's values to write.", metavar="FILE.parquet")
+    ] = None
+    json: AsJson = False
+
+    def check(self, *inputs: Path | None) -> None:
+        """Whatever is wrong with the files is said before the long work."""
+        if self.report is not None:
+            need_report_extra()
+        if self.save_per_user is not None and self.save_per_user.suffix not in (".parquet", ".csv"):
+            raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {self.save_per_user}")
+        check_outputs(self.report, self.save_per_user, inputs=inputs)
 
 
 @with_options
@@ -35,48 +58,39 @@ def evaluate(
     metrics: data_source.Metrics = "recall@20,ndcg@20",
     on: Annotated[Part, typer.Option(help="Which users to judge on.")] = "test",
     protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
-    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False,
-    report: data_source.Report = None,
-    save_per_user: Annotated[
-        Path | None, typer.Option(help="Every user's values to write.", metavar="FILE.parquet")
-    ] = None,
-    json: AsJson = False,
     *,
+    output: EvaluationOutputs,
     split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
     wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
-    if report is not None:
-        need_matplotlib()
-    if save_per_user is not None and save_per_user.suffix not in (".parquet", ".csv"):
-        raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {save_per_user}")
-    check_outputs(report, save_per_user, inputs=[data, table.items, *map(Path, models)])
+    output.check(data, table.items, *(Path(model) for model in models))
     chosen = split_options.chosen(protocol)
-    split = data_source.as_split(data_source.open_source(data, table, protocol, chosen, json), protocol, chosen)
+    split = data_source.as_split(data_source.open_source(data, table, protocol, chosen, output.json), protocol, chosen)
     target = split.test if on == "test" else split.validation
     if target is None:
         raise ParameterError(f"{data} has no validation part: say --on test")
-    if not json:
+    if not output.json:
         say(split.describe())
     for name in loaded:
         _note_loaded(name, named[name], split)
     for model in named.values():
         model.progress = progress_wanted()
-    measured = list(dict.fromkeys(wanted + (curve_metrics(wanted) if report else [])))
+    measured = list(dict.fromkeys(wanted + (curve_metrics(wanted) if output.report else [])))
     fresh = {name: model for name, model in named.items() if name not in loaded}
     tell = (lambda names: say(f"fitting {names}")) if progress_wanted() else None
     results: dict[str, Evaluation] = judge(fresh, split.train, target, measured, tell)
     results |= {name: evaluation.evaluate(named[name], target, measured) for name in loaded}
     results = {name: results[name] for name in named}
-    if json:
-        print_json(_facts(data, split, on, named, results, wanted, intervals))
+    if output.json:
+        print_json(_facts(data, split, on, named, results, wanted, output.intervals))
     else:
-        _show(results, wanted, intervals)
-    if save_per_user is not None:
-        _write_per_user(save_per_user, results, wanted)
-    if report is not None:
+        _show(results, wanted, output.intervals)
+    if output.save_per_user is not None:
+        _write_per_user(output.save_per_user, results, wanted)
+    if output.report is not None:
         about = {
             "Data": f"{data.name}: {split.train.n_users:,} training users, {split.train.n_items:,} items, "
                     f"{split.train.n_interactions:,} interactions",
@@ -84,8 +98,8 @@ def evaluate(
         }  # fmt: skip
         hyper = {name: parameters(model) for name, model in named.items()}
         title = f"Evaluation on {data.name}"
-        write_text(report, evaluation_page(title, about, hyper, results, target, wanted))
-    for path in filter(None, (report, save_per_user)):
+        write_text(output.report, evaluation_page(title, about, hyper, results, target, wanted))
+    for path in filter(None, (output.report, output.save_per_user)):
         say(f"wrote {path}")
 
 
@@ -123,8 +137,7 @@ def _facts(
 def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: bool) -> None:
     print_grid(evaluation_grid(results, metrics))
     first = next(iter(results.values()))
-    left_out = f"; {first.skipped:,} with nothing held out are left out" if first.skipped else ""
-    print(f"Mean ± standard error over {len(first.users):,} users{left_out}.")
+    print(evaluation_legend(results))
     judged = [metric for metric in metrics if metric in first.per_user]
     if intervals and judged:
         rows = [

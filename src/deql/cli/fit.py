@@ -15,15 +15,15 @@ from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.model_specs import parse_spec, typed_parameters
 from deql.cli.options import AsJson, TableOptions, check_outputs, option_name, with_options
-from deql.cli.output import print_json, print_words, progress_wanted, say
+from deql.cli.output import file_size, print_json, print_words, progress_wanted, say
 from deql.errors import ParameterError, TileFileError
 from deql.linalg.engines.tile_folder import remove_tiles
 from deql.models import DEQL, LinearAutoencoder
 from deql.models.base import OF_THE_MACHINE
-from deql.report.tuning_page import verdict
 from deql.split import Split
 from deql.tuning import Space
 from deql.tuning.space import NAMED, with_axes
+from deql.tuning.tuning_summary import summary_sentences
 
 __all__ = ["fit"]
 
@@ -107,7 +107,7 @@ def fit(
     estimator.progress = False
     with kept_until_saved(tiles):
         estimator.save(out)
-    kind, size = type(estimator).__name__, out.stat().st_size
+    kind = type(estimator).__name__
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
     if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
         with suppress(TileFileError):
@@ -123,17 +123,17 @@ def fit(
             "engine": engine,
             "residual": residual,
             "file": str(out),
-            "bytes": size,
+            "bytes": out.stat().st_size,
         }
         names = ("best", "sentence", "notes", "inverses", "seconds", "complete")
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
-            for sentence in verdict(tuning):
+            for sentence in summary_sentences(tuning):
                 print_words(sentence)
         how = "" if engine is None else f" ({engine} engine{'' if residual is None else f', residual {residual:.0e}'})"
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s{how} and saved as {out} "
-              f"({size / 2**20:,.1f} MiB)")  # fmt: skip
+              f"({file_size(out)})")  # fmt: skip
     if tuning and not tuning.complete:
         say(f"the search was not complete: this is the best of {tuning.inverses}")
         raise typer.Exit(130)

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from deql._system.strict_json import as_json
+from deql._system.tables import Cell, Grid, text_table
 from deql.errors import printable
-from deql.report.tables import Cell, Grid, text_table
 
 if TYPE_CHECKING:
     from deql.ranking.explanations import Explanation

@@ -20,7 +20,7 @@ from deql.paper.hyperparameters import Choice, merged, own_choices, write_choice
 from deql.paper.paper_datasets import Absent, Bench, Protocol, find_benches, readable
 from deql.paper.registry import TABLES, Order, make
 from deql.paper.runs import Run
-from deql.report.plots import need_matplotlib
+from deql.report.page import need_report_extra
 
 __all__ = ["reproduce"]
 
@@ -63,7 +63,7 @@ def reproduce(
         engines.refuse_with("choices", ": a search takes a CUDA device where there is one")
     names = _can_be_made(name, benches, absent, wanted)
     if name != "choices":
-        need_matplotlib()
+        need_report_extra()
     folder = _make_folder(out)
     run = _open(folder, engines)
     with run.journal:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,52 +27,75 @@ from deql.data.readers.files import is_published_split
 from deql.errors import ParameterError
 from deql.io.atomic import write_text
 from deql.models import DEQL
-from deql.report.plots import need_matplotlib
-from deql.report.tuning_page import leaderboard_grid, tuning_page, verdict
+from deql.report.page import need_report_extra
+from deql.report.tuning_page import tuning_page
 from deql.split import Split
 from deql.tuning import Space, Tuning
 from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.trials import Budget
 from deql.tuning.tuner import metrics_for
+from deql.tuning.tuning_summary import leaderboard_grid, summary_sentences
 
 __all__ = ["tune"]
 
-Search = Literal["grid", "optuna"]
-
 _JUDGED_BY = ("recall@20", "ndcg@20")
 """What ``deql evaluate`` shows unless asked for something else."""
+
+
+Search = Literal["grid", "optuna"]
+
+
+@dataclass(frozen=True)
+class SpaceOptions:
+    """Where to search, as asked for on the command line."""
+
+    space: Annotated[str, typer.Option(help="Where to search: default, quick or paper.")] = "default"
+    l2: Annotated[
+        str | None, typer.Option(help="Values of l2 in place of the space's, with commas between: 10,50,100.")
+    ] = None
+    dropout: Annotated[str | None, typer.Option(help="The same for dropout.")] = None
+    user_power: Annotated[str | None, typer.Option(help="The same for user_power.")] = None
+    b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None
+    xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None
+    popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search, as asked for on the command line."""
+
+    metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20"
+    budget: Annotated[
+        str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
+    ] = None
+    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = "grid"
+    no_prune: Annotated[
+        bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
+    ] = False
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32"
+
+
+@dataclass(frozen=True)
+class TuningOutputs:
+    """What is written beside the model, as asked for on the command line."""
+
+    journal: Annotated[
+        Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
+    ] = None
+    report: data_source.Report = None
+    json: AsJson = False
 
 
 @with_options
 def tune(
     data: data_source.Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: the best, fitted.")],
-    space: Annotated[str, typer.Option(help="Where to search: default, quick or paper.")] = "default",
-    l2: Annotated[
-        str | None, typer.Option(help="Values of l2 in place of the space's, with commas between: 10,50,100.")
-    ] = None,
-    dropout: Annotated[str | None, typer.Option(help="The same for dropout.")] = None,
-    user_power: Annotated[str | None, typer.Option(help="The same for user_power.")] = None,
-    b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None,
-    xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None,
-    popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None,
-    metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20",
-    budget: Annotated[
-        str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
-    ] = None,
-    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = "grid",
-    no_prune: Annotated[
-        bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
-    ] = False,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    journal: Annotated[
-        Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
-    ] = None,
-    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
-    report: data_source.Report = None,
-    json: AsJson = False,
     *,
+    where: SpaceOptions,
+    how: SearchOptions,
+    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
+    output: TuningOutputs,
     split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
@@ -81,24 +103,21 @@ def tune(
 
     The same command goes on where it was killed. Ctrl-C ends with the best so far. The test part is not read.
     """
-    axes = {
-        "l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "xi": xi, "popularity_power": popularity_power,
-    }  # fmt: skip
-    chosen_space = _space(space, axes)
-    _check(search, metric, budget, dtype)
-    journal = _check_files(out, journal, report, data, table.items)
+    space, metric, report = _space(where), how.metric, output.report
+    _check(how)
+    journal = _check_files(out, output.journal, report, data, table.items)
     chosen = replace(split_options, seed=None).chosen(protocol)
-    found = data_source.open_source(data, table, protocol, chosen, json)
+    found = data_source.open_source(data, table, protocol, chosen, output.json)
     if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
         chosen["seed"] = split_options.seed
     split = data_source.as_split(found, protocol, chosen)
-    if not json:
+    if not output.json:
         say(split.describe())
         _say_journal(journal)
     try:
         tuning = deql.tune(
-            split, chosen_space, metric, budget, search=search, prune=not no_prune, seed=split_options.seed or 0,
-            journal=journal, dtype=dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
+            split, space, metric, how.budget, search=how.search, prune=not how.no_prune, seed=split_options.seed or 0,
+            journal=journal, dtype=how.dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
         )  # fmt: skip
     except KeyboardInterrupt:
         say(f"no model was saved, but what was measured is kept in {journal}: the same command goes on from there")
@@ -106,10 +125,11 @@ def tune(
     tuning.model.progress = False
     tuning.model.save(out)
     if report is not None:
-        about = {"Data": data.name, "Split": split.describe(), "Search": search}
-        about |= {} if budget is None else {"Budget": f"{budget} inverses" if budget.isdigit() else budget}
+        about = {"Data": data.name, "Split": split.describe(), "Search": how.search}
+        if how.budget is not None:
+            about["Budget"] = f"{how.budget} inverses" if how.budget.isdigit() else how.budget
         write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
-    if json:
+    if output.json:
         print_json(tuning.to_dict() | {"file": str(out), "bytes": out.stat().st_size})
     else:
         _show(tuning)
@@ -126,8 +146,10 @@ def tune(
         raise typer.Exit(130)
 
 
-def _space(name: str, axes: Mapping[str, str | None]) -> Space:
+def _space(where: SpaceOptions) -> Space:
     """The named space with the values that were typed."""
+    axes = vars(where).copy()
+    name = axes.pop("space")
     if name not in NAMED:
         raise ParameterError(f"there is no space {name!r}{did_you_mean(name, NAMED)}: say {', '.join(NAMED)}")
     space = NAMED[name]
@@ -148,20 +170,20 @@ def _space(name: str, axes: Mapping[str, str | None]) -> Space:
     return space
 
 
-def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
+def _check(how: SearchOptions) -> None:
     """What can be refused before anything is read."""
-    if search == "optuna":
+    if how.search == "optuna":
         need_optuna()
-    metrics_for(metric)
-    Budget.parse(budget)
-    DEQL(dtype=dtype)._check_parameters()
+    metrics_for(how.metric)
+    Budget.parse(how.budget)
+    DEQL(dtype=how.dtype)._check_parameters()
 
 
 def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
     """Whatever is wrong with the files is said before the long work; the journal may be there already."""
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
     if report is not None:
-        need_matplotlib()
+        need_report_extra()
     check_outputs(out, journal, report, inputs=[data, items])
     if data.is_dir() and not is_published_split(data):
         for path in filter(None, (out, journal, report)):
@@ -193,5 +215,5 @@ def _show(tuning: Tuning) -> None:
     ]
     title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis split_options)"
     console().print(curve_table(title, metric, curve, best))
-    for sentence in verdict(tuning):
+    for sentence in summary_sentences(tuning):
         print_words(sentence)
