@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deql.cli.items import item_called, known_items, named, title_of
+from deql.cli.items import find_item, item_facts, parse_history, title_of
 from deql.cli.options import AsJson, ModelFile
 from deql.cli.output import console, explanation_table, print_json
 from deql.models import load
@@ -23,11 +23,11 @@ def explain(
 ) -> None:
     """Why ITEM is recommended after HISTORY: parts that add up to its score exactly."""
     model = load(model_file)
-    why = model.explain(known_items(model, history, False), item_called(model, item), k=k)
+    why = model.explain(parse_history(model, history, False), find_item(model, item), k=k)
     if json:
         print_json({
-            **named(model, why.item), "score": why.score, "rest": why.rest,
-            "parts": [named(model, part.item) | {"value": part.value} for part in why],
+            **item_facts(model, why.item), "score": why.score, "rest": why.rest,
+            "parts": [item_facts(model, part.item) | {"value": part.value} for part in why],
         })  # fmt: skip
     else:
         console().print(explanation_table(why, lambda item: title_of(model, item)))

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import typer
 
-from deql.cli.items import item_rows, items_called, known_items, scored_items
+from deql.cli.items import find_items, item_rows, parse_history, scored_items
 from deql.cli.options import AsJson, HowMany, ModelFile, check_outputs
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
 from deql.data import Interactions
@@ -41,12 +41,12 @@ def recommend(
     model = load(model_file)
     options = {
         "k": k, "exclude_seen": not include_seen, "strict": strict,
-        "exclude": items_called(model, exclude), "candidates": items_called(model, candidate),
+        "exclude": find_items(model, exclude), "candidates": find_items(model, candidate),
     }  # fmt: skip
     if histories is None:
         if out is not None:
             raise ParameterError("--out goes with --histories; for one history redirect the output")
-        _recommend_one(model, known_items(model, history or [], strict), options, json)
+        _recommend_one(model, parse_history(model, history or [], strict), options, json)
         return
     if history:
         raise ParameterError("give either the items of one history or --histories, not both")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deql.cli.items import item_called, item_rows, scored_items, title_of
+from deql.cli.items import find_item, item_rows, scored_items, title_of
 from deql.cli.options import AsJson, HowMany, ModelFile
 from deql.cli.output import console, print_json, rich_table
 from deql.models import load
@@ -22,7 +22,7 @@ def similar(
 ) -> None:
     """Items that having ITEM speaks for most."""
     model = load(model_file)
-    asked = item_called(model, item)
+    asked = find_item(model, item)
     best = scored_items(model, *model.similar_items(asked, k=k))
     if json:
         print_json({"item": asked, "similar": best})
