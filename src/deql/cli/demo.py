@@ -66,7 +66,7 @@ def demo(
     swept_results = deql.evaluate([model for _, model in swept], split.validation, METRICS)
     curve = [(b, result.means["ndcg@20"]) for b, result in zip(SWEEP, swept_results, strict=True)]
     best_b = max(curve, key=lambda point: point[1])[0]
-    title = "How much should kept entries count? Every b from one inverse (validation packages, axis split_options)"
+    title = "How much should kept entries count? Every b from one inverse (validation packages, axis cut)"
     screen.print(curve_table(title, "NDCG@20", curve, best_b))
 
     chosen = dict(swept)[best_b]

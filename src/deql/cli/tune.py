@@ -181,6 +181,7 @@ def _check(how: SearchOptions) -> None:
 
 def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
     """Whatever is wrong with the files is said before the long work; the journal may be there already."""
+    check_outputs(out)  # it names the journal
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
     if report is not None:
         need_report_extra()
@@ -213,7 +214,7 @@ def _show(tuning: Tuning) -> None:
         for b, value in zip(tuning.curve.b, tuning.curve.values[metric], strict=True)
         if b in (best, tuning.best["b"]) or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
     ]
-    title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis split_options)"
+    title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
     console().print(curve_table(title, metric, curve, best))
     for sentence in summary_sentences(tuning):
         print_words(sentence)
