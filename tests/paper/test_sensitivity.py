@@ -15,7 +15,7 @@ from deql.paper.published import METRICS
 from deql.paper.sensitivity import b_sensitivity, verdict
 from deql.paper.sensitivity_curves import FixedLambdaCurve, MetricCurve, SensitivityCurve
 from deql.paper.table_request import TableRequest
-from deql.tuning.finish import CURVE
+from deql.tuning.winner import CURVE
 from tests.paper.common import table_request
 from tests.tuning.common import market
 
@@ -131,7 +131,7 @@ def test_many_items_have_a_fixed_lambda_on_a_gpu_or_once_it_is_remembered(
     small, tmp_path, monkeypatch, machine, engine, made
 ):
     monkeypatch.setattr(sensitivity_curves, "AFFORDABLE", 0)
-    monkeypatch.setattr(sensitivity_curves, "judge", lambda models, *_: dict.fromkeys(models, 0))
+    monkeypatch.setattr(sensitivity_curves, "fit_and_evaluate", lambda models, *_: dict.fromkeys(models, 0))
     flat = {"means": [0.1] * 10, "over_zero": [None] * 10, "under_peak": [None] * 10}
     monkeypatch.setattr(
         sensitivity_curves, "curve_facts", lambda bs, _: {"b": bs, "users": 1} | dict.fromkeys(METRICS, flat)

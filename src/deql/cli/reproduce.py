@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from deql.cli.engines import EngineOptions
-from deql.cli.evaluate import print_grid
+from deql.cli.engine_options import EngineOptions
 from deql.cli.options import AsJson, with_options
-from deql.cli.show import console, print_json, print_words, progress_wanted, say, table
-from deql.cli.specs import near
+from deql.cli.output import console, did_you_mean, print_grid, print_json, print_words, progress_wanted, rich_table, say
 from deql.errors import DataError, ParameterError, reason
-
-if TYPE_CHECKING:
-    from deql.paper.document import Document
-    from deql.paper.measurement_log import MeasurementLog
-    from deql.paper.paper_datasets import FoundDatasets
+from deql.io.atomic import write_text
+from deql.io.journal import Journal
+from deql.paper.document import Document, write_document
+from deql.paper.hyperparameter_search import search
+from deql.paper.hyperparameters import Choice, merged, own_choices, write_choices
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import PROTOCOLS, FoundDatasets, find_datasets
+from deql.paper.registry import TABLES, make
+from deql.paper.table_request import TableRequest
+from deql.report.page import need_report_extra
 
 __all__ = ["reproduce"]
 
@@ -45,17 +48,9 @@ def reproduce(
     engines: EngineOptions,
 ) -> None:
     """Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after a kill."""
-    from deql.io.journal import Journal
-    from deql.paper.document import write_document
-    from deql.paper.measurement_log import MeasurementLog
-    from deql.paper.paper_datasets import PROTOCOLS, find_datasets
-    from deql.paper.registry import TABLES, make
-    from deql.paper.table_request import TableRequest
-    from deql.report.page import need_report_extra
-
     known = [*TABLES, "all", "choices"]
     if name is not None and name not in known:
-        raise ParameterError(f"there is no table {name!r}{near(name, known)}: say {', '.join(known)}")
+        raise ParameterError(f"there is no table {name!r}{did_you_mean(name, known)}: say {', '.join(known)}")
     wanted = [one.strip() for one in (only or "").split(",") if one.strip()]
     found = find_datasets(data, PROTOCOLS, wanted)
     if name is None:
@@ -91,9 +86,6 @@ def reproduce(
 
 def _with_data(name: str, found: FoundDatasets, wanted: Sequence[str]) -> list[str]:
     """The tables of a name that there are data for; refused, before anything is written, if there are none."""
-    from deql.paper.paper_datasets import PROTOCOLS
-    from deql.paper.registry import TABLES
-
     asked = list(TABLES) if name == "all" else [name]
     about = {one: found.of(TABLES[one].protocols if one in TABLES else PROTOCOLS) for one in asked}
     if names := [one for one in asked if about[one].present]:
@@ -112,10 +104,6 @@ def _command(name: str, data: Path | None, wanted: Sequence[str], engines: Engin
 
 def _search(log: MeasurementLog, found: FoundDatasets, own: Path, as_json: bool) -> None:
     """Search for hyper-parameters anew, on validation data, and keep them beside the tables, which then use them."""
-    from deql.io.atomic import write_text
-    from deql.paper.hyperparameter_search import search
-    from deql.paper.hyperparameters import Choice, merged, own_choices, write_choices
-
     known = own_choices(own)
     for gone in found.missing:
         say(f"not there: {gone.where}")
@@ -130,14 +118,12 @@ def _search(log: MeasurementLog, found: FoundDatasets, own: Path, as_json: bool)
     else:
         for key, several in chosen.items():
             rows = [(one.row, one.words, *(f"{value:.4f}" for value in one.validation.values())) for one in several]
-            console().print(table(key, ["model", "", "recall@20", "ndcg@20"], rows))
+            console().print(rich_table(key, ["model", "", "recall@20", "ndcg@20"], rows))
     say(f"wrote {own}")
 
 
 def _list(found: FoundDatasets, as_json: bool) -> None:
     """What there is to make, and of which data sets."""
-    from deql.paper.registry import TABLES
-
     facts = [
         {"name": name, "label": one.label, "title": one.title,
          "data": list(dict.fromkeys(dataset.name for dataset in found.of(one.protocols).present))}
@@ -147,7 +133,7 @@ def _list(found: FoundDatasets, as_json: bool) -> None:
         print_json({"tables": facts, "absent": [vars(gone) for gone in found.missing]})
         return
     rows = [(one["name"], one["label"], one["title"], ", ".join(one["data"])) for one in facts]
-    console().print(table("", ["table", "", "", ""], rows))
+    console().print(rich_table("", ["table", "", "", ""], rows))
     for gone in found.missing:
         print_words(f"Not there: {gone.where}.")
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deql import datasets
 from deql._system.tables import Cell, Grid
 from deql.data.clean import describe_steps
 from deql.data.interactions import Step
@@ -49,16 +50,14 @@ class _DatasetCounts:
 def dataset_table(request: TableRequest) -> tuple[str, list[Section]]:
     """The table of data sets."""
     # The bundled one has two protocols, and is shown once.
-    datasets = {dataset.name: dataset for dataset in reversed(request.datasets)}
-    counted = [_count(dataset) for dataset in reversed(datasets.values())]
+    once = {dataset.name: dataset for dataset in reversed(request.datasets)}
+    counted = [_count(dataset) for dataset in reversed(once.values())]
     return _summary(counted), [_overview(counted, request.missing), *map(_section, counted)]
 
 
 def _count(dataset: PaperDataset) -> _DatasetCounts:
     if dataset.name not in PRESETS:
-        from deql.datasets import debian
-
-        data = debian()
+        data = datasets.debian()
         return _DatasetCounts(dataset, None, Shape(data.n_items, data.n_users, data.n_interactions))
     compared = compare_with_paper(dataset.name, dataset.first)
     found = {row["quantity"]: row["found"] for row in compared}

@@ -16,7 +16,7 @@ import deql
 from deql._system.strict_json import as_json
 from deql._system.threads import thread_count
 from deql.errors import JournalError, NotPositiveDefiniteError, PrecisionError
-from deql.evaluation.model_groups import Tell, judge, sharing
+from deql.evaluation.model_groups import Tell, fit_and_evaluate, sharing
 from deql.io.journal import Journal
 from deql.models.base import OF_THE_MACHINE
 from deql.models.linear import LinearAutoencoder
@@ -152,7 +152,7 @@ class MeasurementLog:
 
 def _evaluate(models: Mapping[str, LinearAutoencoder], dataset: PaperDataset) -> dict[str, Record]:
     try:
-        results = judge(models, dataset.first.train, dataset.first.test, METRICS)
+        results = fit_and_evaluate(models, dataset.first.train, dataset.first.test, METRICS)
     except (NotPositiveDefiniteError, PrecisionError) as error:  # the others may do
         return {name: {"failure": str(error)} for name in models}
     return {

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from deql import datasets
 from deql.datasets.public import PRESETS, compare_with_paper, locate, prepare
 from deql.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from deql.split import Split
+from deql.io.container import digest
+from deql.split import Split, split_strong, split_weak
+from deql.tuning.tuning_data import matrix_arrays
 
 __all__ = ["PROTOCOLS", "FoundDatasets", "MissingDataset", "PaperDataset", "find_datasets", "fingerprint"]
 
@@ -90,12 +91,9 @@ class PaperDataset:
 
     def split(self, seed: int = 0) -> Split:
         """The published split, or a seeded one."""
-        from deql.datasets import debian
-        from deql.split import split_strong, split_weak
-
         if self.folder is not None:
             return prepare(self.name, self.folder, seed)
-        return split_strong(debian(), seed=seed) if self.protocol == "strong" else split_weak(debian(), seed=seed)
+        return (split_strong if self.protocol == "strong" else split_weak)(datasets.debian(), seed=seed)
 
     @cached_property
     def first(self) -> Split:
@@ -110,9 +108,6 @@ class PaperDataset:
 
 def fingerprint(split: Split) -> str:
     """A checksum of what is learned from and what is judged on in the end."""
-    from deql.io.container import digest
-    from deql.tuning.tuning_data import matrix_arrays
-
     return digest({}, matrix_arrays(train=split.train, seen=split.test.seen, held_out=split.test.held_out))
 
 

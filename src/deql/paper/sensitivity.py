@@ -26,7 +26,7 @@ from deql.paper.sensitivity_curves import (
 from deql.paper.table_request import TableRequest
 from deql.report import page, plots
 from deql.report.plots import Labels
-from deql.tuning.finish import CURVE
+from deql.tuning.winner import CURVE
 
 __all__ = ["b_sensitivity", "verdict"]
 

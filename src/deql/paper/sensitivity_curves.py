@@ -10,7 +10,7 @@ from typing import Any
 from deql.errors import TooLargeError
 from deql.evaluation import Evaluation
 from deql.evaluation.comparison import LEVEL
-from deql.evaluation.model_groups import judge
+from deql.evaluation.model_groups import fit_and_evaluate
 from deql.evaluation.significance import paired_t
 from deql.models import DEQL
 from deql.models.linear import LinearAutoencoder
@@ -184,7 +184,7 @@ def _measure(
     log: MeasurementLog, dataset: PaperDataset, models: Mapping[str, LinearAutoencoder], bs: Sequence[float], told: str
 ) -> dict[str, Any]:
     log.tell(f"{dataset.label}: fitting {ROW} {told}")
-    return curve_facts(bs, list(judge(models, dataset.first.train, dataset.first.test, METRICS).values()))
+    return curve_facts(bs, list(fit_and_evaluate(models, dataset.first.train, dataset.first.test, METRICS).values()))
 
 
 def _lines(found: Mapping[str, Any]) -> list[MetricCurve]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from deql._system.tables import Cell, Grid, number, p_value
 from deql.evaluation.comparison import LEVEL
-from deql.evaluation.model_groups import judge
+from deql.evaluation.model_groups import fit_and_evaluate
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
 from deql.paper.measurement_log import MeasurementLog, hyper_parameters
@@ -102,7 +102,9 @@ def _evaluate(
     A user who is judged on several splits counts on the first.
     """
     models = {row: choice.model(**log.machine) for row, choice in choices.items()}
-    results = judge(models, split.train, split.test, METRICS, lambda names: log.tell(f"{told}: fitting {names}"))
+    results = fit_and_evaluate(
+        models, split.train, split.test, METRICS, lambda names: log.tell(f"{told}: fitting {names}")
+    )
     users = next(iter(results.values())).users
     counted = np.isin(users, new)
     sums = {

@@ -24,6 +24,7 @@ from deql.data import Interactions
 from deql.errors import DeqlError, reason
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
+from deql.split import load_split
 
 __all__ = ["fit_in_subprocess"]
 
@@ -101,8 +102,8 @@ def main() -> None:
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
-            sample = _fit(json.loads(sys.argv[1]))
-        told = asdict(sample) | {"notes": list(dict.fromkeys(str(note.message) for note in notes))}
+            took = _fit(json.loads(sys.argv[1]))
+        told = asdict(took) | {"notes": list(dict.fromkeys(str(note.message) for note in notes))}
     except DeqlError as error:
         told = {"error": str(error)}
     except MemoryError:
@@ -119,21 +120,19 @@ def _end_with_parent() -> None:
 
 
 def _fit(request: dict[str, Any]) -> Measurement:
-    from deql.split import load_split
-
     set_threads(request["threads"])
     model = Choice(request["row"], request["parameters"], "found").model(**request["machine"])
     train = load_split(request["split"]).train
     engine = model._options.choose(train.matrix)
     _warm_up(model, engine, train)
     device = _cuda(model) if engine == "torch" else None
-    fitted, sample = measure(lambda: model.fit(train))
+    fitted, took = measure(lambda: model.fit(train))
     facts: dict[str, Any] = {"engine": fitted.engine_}
     if device is not None and fitted.engine_ == "torch":
         import torch
 
         facts["device_mib"] = torch.cuda.max_memory_allocated(device) / 2**20
-    return replace(sample, facts=facts)
+    return replace(took, facts=facts)
 
 
 def _warm_up(model: LinearAutoencoder, engine: str, train: Interactions) -> None:
