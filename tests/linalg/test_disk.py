@@ -131,7 +131,7 @@ def test_killed_at_a_manifest_it_goes_on_to_the_same_bits(tmp_path, call, expect
 def test_a_killed_process_leaves_a_folder_to_go_on_with(tmp_path, expected):
     script = (
         "import os, signal\n"
-        "from tests.precision import test_disk\n"
+        "from tests.linalg import test_disk\n"
         "real, calls = os.pwritev, []\n"
         "def write(*arguments):\n"
         "    calls.append(1)\n"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql.data.interactions import masked
 from deql.errors import DataError, ParameterError
 from deql.evaluation.accumulator import Tally
@@ -105,7 +105,7 @@ def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
 
 
 def _judge(
-    models: list[Recommender], target: HeldOut, wanted: Mapping[str, tuple[str, int]], report: Report | None
+    models: list[Recommender], target: HeldOut, wanted: Mapping[str, tuple[str, int]], report: ProgressCallback | None
 ) -> list[tuple[dict[str, float], dict[str, NDArray[np.float64]]]]:
     """Means and users' values under each model of a group, in the order of the models."""
     first = models[0]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.models.stored import StoredWeights
@@ -53,7 +53,7 @@ def group_models(models: Sequence[Recommender]) -> list[list[int]]:
 
 
 def ranked_slices(
-    models: Sequence[Recommender], matrix: csr_array, k: int, squares: bool, report: Report | None
+    models: Sequence[Recommender], matrix: csr_array, k: int, squares: bool, report: ProgressCallback | None
 ) -> Iterator[Ranked]:
     """Best unseen columns of every user under every model of a group, in slices of users.
 

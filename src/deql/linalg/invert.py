@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.errors import NotPositiveDefiniteError, PrecisionError
 from deql.linalg.packed import PackedSymmetric
 
@@ -38,8 +38,8 @@ class Symmetric(Protocol):
 
 def invert(
     matrix: PackedSymmetric,
-    report: Report | None = None,
-    by: Callable[[PackedSymmetric, Report | None], None] | None = None,
+    report: ProgressCallback | None = None,
+    by: Callable[[PackedSymmetric, ProgressCallback | None], None] | None = None,
 ) -> float:
     """Replace a packed matrix A by P = A⁻¹ and return how far P·A is from the identity.
 

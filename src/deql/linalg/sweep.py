@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.errors import NotPositiveDefiniteError
 
 __all__ = ["Arithmetic", "Piece", "Tiles", "not_positive", "sweep"]
@@ -66,7 +66,7 @@ def not_positive(column: int) -> NotPositiveDefiniteError:
     )
 
 
-def sweep(tiles: Tiles, arithmetic: Arithmetic, report: Report | None = None, done: int = 0) -> None:
+def sweep(tiles: Tiles, arithmetic: Arithmetic, report: ProgressCallback | None = None, done: int = 0) -> None:
     """Replace a symmetric positive definite matrix by its inverse.
 
     For each pivot block k, with Q = A_kk⁻¹ and N_i = A_ik·Q,

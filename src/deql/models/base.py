@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
@@ -67,7 +67,7 @@ class Recommender(ABC):
 
     @abstractmethod
     def _rank(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Best columns and their scores for rows that have a history."""
 

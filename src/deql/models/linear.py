@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import run_slices
 from deql.data import Interactions
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
@@ -364,7 +364,7 @@ class LinearAutoencoder(_Fitted):
         self.on_device_ = self.resident_ = None
 
     def _rank(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, read_only, run_slices
 from deql.errors import ParameterError
 from deql.models.base import Recommender
@@ -94,7 +94,7 @@ class StoredWeights(Recommender):
         k: int,
         exclude_seen: bool,
         allowed: NDArray[np.bool_],
-        report: Report | None,
+        report: ProgressCallback | None,
         squares: NDArray[np.float64] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         with blas_limited():

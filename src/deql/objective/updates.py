@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import blas_limited
 from deql.errors import DataError, NotPositiveDefiniteError, PrecisionError
 from deql.linalg.invert import invert
@@ -144,7 +144,7 @@ def solve_updates(
     return W
 
 
-def _inverse(H0: Matrix, lam: float, items: Any, report: Report | None) -> Matrix:
+def _inverse(H0: Matrix, lam: float, items: Any, report: ProgressCallback | None) -> Matrix:
     packed = PackedSymmetric.from_dense(H0, choose_tile(len(H0)))
     packed.add_to_diagonal(np.full(len(H0), lam))
     try:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.linalg.engines.torch_packed import DevicePacked
 from deql.ranking.rank import NO_ITEM
 from deql.ranking.torch_strips import SCRATCH, Rows, Triple, as_triple, batches, strips
@@ -46,7 +46,7 @@ def scan(
     exclude_seen: bool,
     allowed: NDArray[np.bool_],
     squares: NDArray[np.float64] | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
     scratch: int = SCRATCH,
 ) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
     """Columns that are among the best ``keep`` of any model, for each row of X.
@@ -116,7 +116,7 @@ def rank(
     k: int,
     exclude_seen: bool = True,
     allowed: NDArray[np.bool_] | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
     scratch: int = SCRATCH,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns of X·W for each row of X, and their scores, with a device alone.
@@ -192,7 +192,7 @@ def find_best(
     allowed: NDArray[np.bool_],
     squares: NDArray[np.float64] | None = None,
     entries: NDArray[Any] | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
     scratch: int = SCRATCH,
 ) -> Iterator[tuple[int, int, Made]]:
     """``first``, ``last`` and what ``finish(first, last, best)`` makes of these users' candidates.
@@ -227,7 +227,7 @@ def _search(
     exclude_seen: bool,
     allowed: NDArray[np.bool_],
     squares: NDArray[np.float64] | None,
-    report: Report | None,
+    report: ProgressCallback | None,
     first: int,
     last: int,
     width: int,

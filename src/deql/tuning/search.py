@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql.errors import DeqlError
 from deql.tuning.space import Point, Space, ridges_around
 from deql.tuning.trials import Workbench
@@ -50,7 +50,7 @@ def search_grid(bench: Workbench, points: Sequence[Point]) -> None:
             bench.left_out -= 1
 
 
-def _look_at(bench: Workbench, points: Sequence[Point], report: Report | None) -> list[Point]:
+def _look_at(bench: Workbench, points: Sequence[Point], report: ProgressCallback | None) -> list[Point]:
     """Take first looks, as many as the budget allows; those points that gave a model."""
     found = []
     for done, point in enumerate(points):

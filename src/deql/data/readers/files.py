@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import map_ahead
 from deql.data.readers.adjacency import Netflix, parse_adjacency
 from deql.data.readers.blocks import PACKED, Block, blocks, plain_suffix
@@ -48,7 +48,7 @@ class Table:
     kind: str
     names: tuple[str, ...]
     headed: bool
-    rows: Callable[[Roles, bool, Report | None], Iterator[Rows]]
+    rows: Callable[[Roles, bool, ProgressCallback | None], Iterator[Rows]]
 
 
 def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> Table:
@@ -80,7 +80,7 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
 
-    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
+    def rows(roles: Roles, text_ids: bool, report: ProgressCallback | None) -> Iterator[Rows]:
         return _text_rows(paths, layouts, roles, text_ids, report)
 
     return Table(name, first.describe(), first.names, first.header or first.format not in ("csv", "recbole"), rows)
@@ -89,7 +89,7 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
 def _frame_table(frame: Any, name: str, kind: str) -> Table:
     names = frame_names(frame, name)
 
-    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
+    def rows(roles: Roles, text_ids: bool, report: ProgressCallback | None) -> Iterator[Rows]:
         return frame_rows(frame, names, roles, text_ids, name)
 
     return Table(name, kind, names, True, rows)
@@ -152,7 +152,7 @@ def first_block(path: Path) -> Block:
 
 
 def _text_rows(
-    paths: list[Path], layouts: list[Layout], roles: Roles, text_ids: bool, report: Report | None
+    paths: list[Path], layouts: list[Layout], roles: Roles, text_ids: bool, report: ProgressCallback | None
 ) -> Iterator[Rows]:
     """Rows of text files, parsed in threads a few blocks ahead."""
     total = sum(path.stat().st_size for path in paths)
@@ -172,7 +172,7 @@ def _text_rows(
         done += path.stat().st_size
 
 
-def _watched(parts: Iterator[Block], report: Report | None, before: int, total: int) -> Iterator[Block]:
+def _watched(parts: Iterator[Block], report: ProgressCallback | None, before: int, total: int) -> Iterator[Block]:
     for part in parts:
         if report is not None:
             report(min(before + part.position, total), total)

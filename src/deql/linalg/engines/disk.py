@@ -14,7 +14,7 @@ import xxhash
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report, Stage
+from deql._system.progress import ProgressCallback, Stage
 from deql._system.threads import blas_limited
 from deql.errors import NotPositiveDefiniteError, ParameterError, PrecisionError, TileFileError
 from deql.linalg.engines.memory import Blas
@@ -202,7 +202,7 @@ class DiskTiles:
 
     def __init__(self, place: TileFolder | Scratch, n: int, tile: int, pivot: int, dtype: np.dtype[Any]) -> None:
         self.n, self.tile, self.pivot, self.dtype = n, tile, pivot, dtype
-        self.report: Report | None = None
+        self.report: ProgressCallback | None = None
         self.slabs = cut_slabs(n, tile, pivot)
         self._place = place
         self._swept = 0

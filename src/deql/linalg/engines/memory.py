@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import get_blas_funcs
 from scipy.linalg.lapack import get_lapack_funcs
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.linalg.in_place import InPlace
 from deql.linalg.packed import PackedSymmetric, mirror_lower
 from deql.linalg.sweep import Piece, not_positive, sweep
@@ -17,7 +17,7 @@ from deql.linalg.sweep import Piece, not_positive, sweep
 __all__ = ["Blas", "sweep_in_memory"]
 
 
-def sweep_in_memory(matrix: PackedSymmetric, report: Report | None = None) -> None:
+def sweep_in_memory(matrix: PackedSymmetric, report: ProgressCallback | None = None) -> None:
     """Replace a packed matrix by its inverse.
 
     Examples

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.linalg.engines.torch_packed import DevicePacked, memory_watched
 from deql.linalg.engines.torch_products import products_in
 from deql.linalg.tiling import DEVICE_SLICE, device_tile
@@ -31,7 +31,7 @@ def gram_on_device(
     weights: NDArray[np.float64] | None = None,
     dtype: torch.dtype = torch.float32,
     tile: int | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> DevicePacked:
     """S = RᵀΛR with Λ = diag(weights), packed, on a device.
 

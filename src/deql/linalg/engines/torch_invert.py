@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.linalg.engines.torch_packed import DevicePacked, free_bytes, memory_watched
 from deql.linalg.engines.torch_products import Products, products_in
 from deql.linalg.engines.torch_streaming import Streamed
@@ -51,7 +51,9 @@ def fits(n: int, dtype: str, device: torch.device) -> bool:
     return device.type != "cuda" or device_memory(n, dtype) <= free_bytes(device)
 
 
-def invert_on_device(matrix: DevicePacked, precision: str | None = None, report: Report | None = None) -> float:
+def invert_on_device(
+    matrix: DevicePacked, precision: str | None = None, report: ProgressCallback | None = None
+) -> float:
     """Replace a matrix on a device by its inverse, and return how far it is from it.
 
     As :func:`deql.linalg.invert`, in one of the precisions of :mod:`deql.linalg.engines.torch_products`.
@@ -66,7 +68,7 @@ def invert_on_device(matrix: DevicePacked, precision: str | None = None, report:
     """
     chosen = precision or default_precision(matrix.dtype.name, matrix.device)
 
-    def by(_: PackedSymmetric, told: Report | None) -> None:
+    def by(_: PackedSymmetric, told: ProgressCallback | None) -> None:
         with (
             memory_watched(f"the inverse of {matrix.n:,} columns", matrix.device),
             products_in(chosen),
@@ -81,7 +83,7 @@ def invert_through_device(
     matrix: PackedSymmetric,
     device: torch.device,
     precision: str | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
     blocks_per_pivot: int | None = None,
 ) -> float:
     """Replace a matrix in the host's memory by its inverse, on a device that cannot hold it.
@@ -106,7 +108,7 @@ def invert_through_device(
     chosen = precision or default_precision(matrix.dtype.name, device)
     count = blocks_per_pivot or _widest_pivot(matrix, device)
 
-    def by(_: PackedSymmetric, told: Report | None) -> None:
+    def by(_: PackedSymmetric, told: ProgressCallback | None) -> None:
         kind = getattr(torch, matrix.dtype.name)
         with (
             memory_watched(f"panels of {matrix.n:,} × {count * matrix.tile:,} numbers", device),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.errors import DataError, DeviceError, TooLargeError
 from deql.metrics import ndcg
 
@@ -261,7 +261,7 @@ class Judge:
 
 def train(
     histories: Histories, course: Course, judge: Callable[[torch.Tensor], float] | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> Trained:  # fmt: skip
     """Train A from random rows by Nesterov's Adam.
 
@@ -318,7 +318,7 @@ def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
 
 
 def _train(
-    histories: Histories, course: Course, judge: Callable[[torch.Tensor], float] | None, report: Report | None
+    histories: Histories, course: Course, judge: Callable[[torch.Tensor], float] | None, report: ProgressCallback | None
 ) -> Trained:
     import torch
 

@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
 from deql.ranking.prefetch import LINE, prefetch
@@ -186,7 +186,7 @@ def solve_operators(
     tolerance: float = 1e-4,
     max_iterations: int = 100,
     seed: int = 0,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> LowRank:
     """By subspace iteration on A⁻¹S²: sparse products and blocks of n × rank numbers, in float32.
 
