@@ -34,6 +34,7 @@ __all__ = [
     "clean",
     "compare",
     "datasets",
+    "engines",
     "evaluate",
     "load",
     "load_split",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from deql import datasets, objective, rules
+    from deql import datasets, engines, objective, rules
     from deql._system.threads import set_threads
     from deql.data import Interactions
     from deql.data.clean import clean
@@ -108,7 +109,7 @@ _HOMES = {
     "deql.errors": ("DeqlError", "ModelFileError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("datasets", "objective", "rules")
+_MODULES = ("datasets", "engines", "objective", "rules")
 
 
 def __getattr__(name: str) -> Any:

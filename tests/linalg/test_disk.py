@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deql.data.interactions import canonical
-from deql.errors import NotPositiveDefiniteError, ParameterError, PrecisionError, TileFileError
+from deql.errors import NotPositiveDefiniteError, ParameterError, InaccurateInverseError, TileFileError
 from deql.linalg.engines import disk
 from deql.linalg.engines.disk import disk_needed, invert_on_disk, least_budget, working_memory
 from deql.linalg.engines.tile_folder import TileFolder, remove_tiles
@@ -87,7 +87,7 @@ def test_agrees_with_the_memory_engine(pivot):
     R = table(300)
     memory = gram(R, weights=user_weights(R, 0.5), tile=64)
     memory.add_to_diagonal(plus(300))
-    invert(memory)
+    invert_in_memory(memory)
     P, residual = fit(n=300, tile=64, pivot=pivot, dtype=np.float32)
     assert P.dtype == np.float32
     assert residual < 5e-5
@@ -355,7 +355,7 @@ def test_what_has_no_inverse_is_said_and_not_kept(tmp_path, left):
 
 def test_an_inaccurate_inverse_is_refused_and_not_kept(tmp_path, monkeypatch):
     monkeypatch.setitem(check_inverse.__globals__, "LARGEST_RESIDUAL", 1e-30)
-    with pytest.raises(PrecisionError):
+    with pytest.raises(InaccurateInverseError):
         fit(tmp_path / "tiles")
     assert not any(tmp_path.iterdir())
 

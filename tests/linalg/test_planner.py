@@ -16,9 +16,9 @@ from deql.errors import DataError, ParameterError, TooLargeError
 from deql.linalg.planner import calibration, choose_engine, memory_budget, parse_bytes, resources
 from deql.linalg.planner import planner
 from deql.linalg.planner.calibration import device_rates, disk_rates, predict
-from deql.linalg.planner.requirements import Need, Task
-from deql.linalg.planner.resources import Device, Resources
-from deql.linalg.planner.units import show_bytes
+from deql.linalg.engines.requirements import Need, Task
+from deql.linalg.engines.resources import Device, Resources
+from deql._system.units import show_bytes
 
 GIB = 2**30
 

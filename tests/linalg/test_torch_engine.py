@@ -6,7 +6,7 @@ from scipy.sparse import random_array
 
 torch = pytest.importorskip("torch")
 
-from deql.errors import DeviceError, NotPositiveDefiniteError, ParameterError, PrecisionError  # noqa: E402
+from deql.errors import DeviceError, NotPositiveDefiniteError, ParameterError, InaccurateInverseError  # noqa: E402
 from deql.linalg.engines import torch_packed as device_packed  # noqa: E402
 from deql.linalg.engines.torch_gram import gram_on_device  # noqa: E402
 from deql.linalg.engines.torch_invert import invert_on_device, invert_through_device  # noqa: E402
@@ -128,7 +128,7 @@ def test_a_precision_that_is_too_short_for_the_matrix_is_refused(device):
     A = ((Q * spectrum) @ Q.T).astype(np.float32)
     A = (A + A.T) / 2
     invert_on_device(sent(A, 32, device), "float32")
-    with pytest.raises((PrecisionError, NotPositiveDefiniteError)):
+    with pytest.raises((InaccurateInverseError, NotPositiveDefiniteError)):
         invert_on_device(sent(A, 32, device), "tf32")
 
 

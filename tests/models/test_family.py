@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import deql
-from deql.errors import NotFittedError, NotPositiveDefiniteError, ParameterError, PrecisionError
+from deql.errors import NotFittedError, NotPositiveDefiniteError, ParameterError, InaccurateInverseError
 from deql.objective import brute_force, expected_loss
 from tests.random_data import ratings
 
@@ -287,7 +287,7 @@ class TestBadInput:
         R = (generator.random((40, 5)) < 0.5).astype(float)
         R[:, 4] = R[:, 0] + R[:, 1]
         data = deql.Interactions.from_csr(csr_array(R), items=list("abcde"))
-        with pytest.raises((NotPositiveDefiniteError, PrecisionError), match="set l2 above 0"):
+        with pytest.raises((NotPositiveDefiniteError, InaccurateInverseError), match="set l2 above 0"):
             deql.EASE(0.0).fit(data)
 
     @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from deql._system.checks import check_range
 from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import run_slices
 from deql.data import Interactions
-from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, name_some
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.solve import Options, solve
@@ -202,12 +202,12 @@ class LinearAutoencoder(_Fitted):
                     data.matrix, added, self._options,
                     weights=weights, shared=None if shared is None else shared.matrix, stage=stage,
                 )  # fmt: skip
-            except (NotPositiveDefiniteError, PrecisionError) as error:
+            except (NotPositiveDefiniteError, InaccurateInverseError) as error:
                 advice = f"set l2 above {self._ridge:g}" + (
                     "" if self.dtype == "float64" else " or use dtype='float64'"
                 )
-                if isinstance(error, PrecisionError):
-                    raise PrecisionError(f"{error}; {advice}") from None
+                if isinstance(error, InaccurateInverseError):
+                    raise InaccurateInverseError(f"{error}; {advice}") from None
                 raise NotPositiveDefiniteError(
                     f"the Gram matrix cannot be inverted at item {name_some(data.items[error.indices])}: "
                     f"it follows from the items before it; {advice}",

@@ -24,8 +24,8 @@ from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import blas_limited
-from deql.errors import DataError, NotPositiveDefiniteError, PrecisionError
-from deql.linalg.invert import invert
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError
+from deql.linalg.engines.memory import invert_in_memory
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
 from deql.objective.checks import (
@@ -148,15 +148,15 @@ def _inverse(H0: Matrix, lam: float, items: Any, report: ProgressCallback | None
     packed = PackedSymmetric.from_dense(H0, choose_tile(len(H0)))
     packed.add_to_diagonal(np.full(len(H0), lam))
     try:
-        invert(packed, report)
+        invert_in_memory(packed, report)
     except NotPositiveDefiniteError as error:
         raise NotPositiveDefiniteError(
             f"H0 is not positive definite: what it says of item {item_name(error.indices[0], items)} is zero or "
             f"follows from the items before it; set lam above {lam:g}",
             error.indices,
         ) from None
-    except PrecisionError as error:
-        raise PrecisionError(f"{error}; set lam above {lam:g}") from None
+    except InaccurateInverseError as error:
+        raise InaccurateInverseError(f"{error}; set lam above {lam:g}") from None
     dense: Matrix = packed.to_dense()
     return dense
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
 from deql.linalg.engines.torch_packed import DevicePacked, memory_watched
-from deql.linalg.engines.torch_products import products_in
+from deql.linalg.engines.torch_products import arithmetic_set
 from deql.linalg.tiling import DEVICE_SLICE, device_tile
 from deql.ranking.torch_strips import as_triple
 
@@ -70,7 +70,7 @@ def gram_on_device(
     kind = torch.float16 if short else dtype
     per_slice = max(1, DEVICE_SLICE // (n * kind.itemsize * (1 if weights is None else 2)))
     blocks = list(matrix.blocks())
-    with memory_watched("the Gram matrix", device), products_in("float32"):
+    with memory_watched("the Gram matrix", device), arithmetic_set("float32"):
         for first in range(0, users, per_slice):
             last = min(first + per_slice, users)
             rows = _dense(indptr[first : last + 1], indices, values, n, kind, device)
