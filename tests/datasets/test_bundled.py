@@ -10,7 +10,7 @@ import pytest
 
 import deql
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "build_debian_dataset.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "build_debian_dataset.py"
 
 INDEX = """\
 Package: alpha

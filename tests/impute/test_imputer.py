@@ -28,7 +28,7 @@ from deql.impute.expectation import Rows, expected_gram, filled, left_out_errors
 from deql.impute.ridge_path import _sample, choose_l2, ridges, settle
 from deql.rules import decoupled
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def table(rows=40, columns=5, missing=0.3, seed=0):

@@ -11,7 +11,7 @@ import pytest
 import deql
 from tests.fixtures.write_files import HISTORIES
 
-FOLDERS = sorted((Path(__file__).parent.parent / "fixtures").glob("files-*"))
+FOLDERS = sorted((Path(__file__).parents[1] / "fixtures").glob("files-*"))
 MODELS = [path for folder in FOLDERS for path in sorted(folder.glob("*.deql"))]
 SPLITS = [path for folder in FOLDERS for path in sorted(folder.glob("*.split"))]
 

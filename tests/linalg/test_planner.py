@@ -13,8 +13,7 @@ from scipy.sparse import csr_array
 import deql
 from deql._system.strict_json import as_json
 from deql.errors import DataError, ParameterError, TooLargeError
-from deql.linalg.planner import calibration, choose_engine, memory_budget, parse_bytes, resources
-from deql.linalg.planner import planner
+from deql.linalg.planner import calibration, choose_engine, memory_budget, parse_bytes, planner, resources
 from deql.linalg.planner.calibration import device_rates, disk_rates, predict
 from deql.linalg.engines.requirements import Need, Task
 from deql.linalg.engines.resources import Device, Resources

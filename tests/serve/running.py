@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 from deql import EASE, Interactions
-from deql.io.model_file import checksum, load
+from deql.io.model_file import checksum
+from deql.models import load
 from deql.serve.served import Served
 from deql.serve.settings import Settings
 

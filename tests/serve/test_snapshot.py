@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from deql.errors import ModelFileError, ParameterError
-from deql.io import model_file as store
+from deql.io.model_file import checksum
+from deql.models import load
 from deql.ranking.quantised import ResidentRows
 from deql.serve import snapshot
 from deql.serve.rows import attach
@@ -29,15 +30,15 @@ def taken(path):
     """What a snapshot of the file says about tea."""
     copy = snapshot.take(path)
     try:
-        return store.load(snapshot.path_of(copy.files["model"])).similar_items("tea", k=2)
+        return load(snapshot.path_of(copy.files["model"])).similar_items("tea", k=2)
     finally:
         copy.close()
 
 
 def test_nothing_that_happens_to_the_file_matters(model):
     copy = snapshot.take(model)
-    assert copy.checksum == store.checksum(model)
-    served = store.load(snapshot.path_of(copy.files["model"]), verify=False)
+    assert copy.checksum == checksum(model)
+    served = load(snapshot.path_of(copy.files["model"]), verify=False)
     before = served.similar_items("tea", k=3)
     copy.close()  # what is mapped stays
     os.truncate(model, 0)
@@ -88,9 +89,9 @@ def test_what_is_in_memory_is_sealed(model, monkeypatch):
             for change in (lambda: os.pwrite(file, b"x", 0), lambda: os.ftruncate(file, 1)):  # noqa: B023
                 with pytest.raises(PermissionError):
                     change()
-        served = store.load(snapshot.path_of(copy.files["model"]), verify=False)
+        served = load(snapshot.path_of(copy.files["model"]), verify=False)
         attach(served, copy.files["rows"])
-        assert served.recommend([["tea"]], k=1).ids.tolist() == store.load(model).recommend([["tea"]], k=1).ids.tolist()
+        assert served.recommend([["tea"]], k=1).ids.tolist() == load(model).recommend([["tea"]], k=1).ids.tolist()
     finally:
         copy.close()
 

@@ -115,7 +115,7 @@ def explanation_table(why: Any, called: Callable[[Any], str] = str) -> Any:
 
 
 def _load(path: Path) -> Any:
-    from deql.io.model_file import load
+    from deql.models import load
 
     return load(path)
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from deql.errors import DataError
 
-__all__ = ["Interactions", "Step", "as_ids", "as_interactions", "canonical", "masked", "shortest_float"]
+__all__ = [
+    "Interactions",
+    "InteractionsLike",
+    "ItemId",
+    "SparseMatrix",
+    "Step",
+    "as_ids",
+    "as_interactions",
+    "canonical",
+    "masked",
+    "shortest_float",
+]
+
+ItemId: TypeAlias = Hashable
+"""What stands for an item: a whole number or text; any other value that can be a key works until a model is saved."""
+
+SparseMatrix: TypeAlias = sparray | spmatrix
+"""Any of SciPy's sparse formats."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,9 @@ class Interactions:
             )
 
     @classmethod
-    def from_csr(cls, csr: Any, users: ArrayLike | None = None, items: ArrayLike | None = None) -> Interactions:
+    def from_csr(
+        cls, csr: SparseMatrix | NDArray[Any], users: ArrayLike | None = None, items: ArrayLike | None = None
+    ) -> Interactions:
         """Wrap a SciPy sparse matrix; ids are row and column numbers unless given.
 
         Parameters
@@ -275,7 +294,11 @@ def shortest_float(values: NDArray[Any]) -> NDArray[Any]:
     return short if np.array_equal(short, values) else values
 
 
-def as_interactions(data: Any) -> Interactions:
+InteractionsLike: TypeAlias = Interactions | SparseMatrix | NDArray[Any]
+"""What a model can be fitted on: interactions, or a users × items matrix whose ids are its row and column numbers."""
+
+
+def as_interactions(data: InteractionsLike) -> Interactions:
     """Interactions as they are, anything matrix-like with numbers as ids."""
     if isinstance(data, Interactions):
         return data

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +13,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-import deql
+from deql._version import __version__
 from deql.errors import DeqlError
+from deql.io.atomic import replace_file
 
 __all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "unpack_text", "write"]
 
@@ -57,7 +56,7 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
     """Write a file beside ``path`` and rename it there once it is safely on disk."""
     from safetensors.numpy import save_file
 
-    metadata = {"format_version": str(kind.version), "library_version": deql.__version__} | metadata
+    metadata = {"format_version": str(kind.version), "library_version": __version__} | metadata
     metadata["checksum"] = digest(metadata, arrays)
     # Under one key: safetensors keeps several in random order, and equal contents should be equal files.
     header = {kind.key: json.dumps(metadata, sort_keys=True)}
@@ -65,23 +64,11 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
         raise kind.error(f"{path} is a folder: name a file to save the {kind.noun} in")
     if not path.absolute().parent.is_dir():
         raise kind.error(f"there is no folder {path.absolute().parent} to save the {kind.noun} in")
-    path = path.resolve()  # what a link points to is written, not the link
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    path = path.resolve()
     try:
-        temporary.touch()
-        mode = temporary.stat().st_mode  # as the umask wants it; safetensors makes files for their owner only
-        save_file(arrays, temporary, metadata=header)
-        temporary.chmod(mode)
-        _to_disk(temporary, os.O_RDWR)
-        os.replace(temporary, path)
-        if os.name == "posix":  # elsewhere a folder cannot be opened, and renaming is durable by itself
-            _to_disk(path.absolute().parent, os.O_RDONLY)
-    except DeqlError:
-        raise
+        replace_file(path, lambda place: save_file(arrays, place, metadata=header))
     except Exception as error:  # safetensors has its own error type for a full disk
         raise kind.error(f"the {kind.noun} could not be saved as {path}: {error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, str], Arrays]:
@@ -91,7 +78,7 @@ def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, 
     if not re.fullmatch("[0-9]+", version) or int(version) > kind.version:
         raise kind.error(
             f"{path} has format version {version or 'none'}, written by deql {metadata.get('library_version', '?')}; "
-            f"this is deql {deql.__version__}, which reads up to {kind.version}: update deql"
+            f"this is deql {__version__}, which reads up to {kind.version}: update deql"
         )
     expected = metadata.pop("checksum", "")
     if verify and digest(metadata, arrays) != expected:
@@ -173,11 +160,3 @@ def unpack_text(name: str, arrays: Arrays) -> NDArray[Any]:
     values = np.empty(len(ends) - 1, object)
     values[:] = [text[i:j].decode("utf-8", "surrogatepass") for i, j in pairwise(ends)]
     return values
-
-
-def _to_disk(path: Path, mode: int) -> None:
-    descriptor = os.open(path, mode)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

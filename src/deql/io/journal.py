@@ -11,6 +11,7 @@ from typing import IO, Any, Self
 
 from deql._system.strict_json import as_json
 from deql.errors import JournalError, reason
+from deql.io.atomic import try_lock
 
 __all__ = ["Journal", "read_records"]
 
@@ -108,15 +109,9 @@ class Journal:
 
     def _lock(self) -> None:
         """Two processes on one journal would do everything twice."""
-        try:
-            import fcntl
-        except ImportError:  # not on this system
-            return
         assert self._file is not None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise JournalError(f"the journal {self.path} is in use: another process works with it") from None
+        if not try_lock(self._file.fileno()):
+            raise JournalError(f"the journal {self.path} is in use: another process works with it")
 
     def _read(self, head: Record) -> None:
         """All records but a torn last line, which is cut off once the file is known to be this search's."""

@@ -1,89 +1,95 @@
-"""Model files: what :func:`deql.load` reads and ``model.save`` writes."""
+"""Model files: what ``model.save`` writes and :func:`deql.load` reads, knowing nothing of models but their names."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deql.errors import ModelFileError
 from deql.io import container
-from deql.io.container import FileKind, digest, pack_text, unpack_text
-from deql.models.base import Recommender
+from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
-__all__ = ["FORMAT_VERSION", "checksum", "load", "write"]
+__all__ = ["FORMAT_VERSION", "ModelRecord", "checksum", "damage_reported", "read", "write"]
 
 FORMAT_VERSION = 1
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")
 
 
-def write(path: Path, model: Recommender) -> None:
-    """Write a fitted model to one file, whole or not at all."""
-    arrays, facts = model._state()
+@dataclass(frozen=True)
+class ModelRecord:
+    """A fitted model as a file keeps it.
+
+    Attributes
+    ----------
+    name : str
+        Of the model's class.
+    parameters : dict
+        Its hyper-parameters, as JSON can hold them.
+    items : ndarray
+        Ids in the order of columns.
+    titles : ndarray or None
+        What people call them.
+    arrays : dict of ndarray
+        What was learned.
+    facts : dict
+        What else is to be known, as JSON can hold it.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    items: NDArray[Any]
+    titles: NDArray[Any] | None
+    arrays: Arrays
+    facts: dict[str, Any]
+
+
+def write(path: Path, record: ModelRecord) -> None:
+    """Write a model to one file, whole or not at all."""
     try:
-        items = pack_text("items", model.items_)
+        items = pack_text("items", record.items)
     except TypeError:
         raise ModelFileError("a model can be saved only if its item ids are integers or text") from None
     metadata = {
-        "model": type(model).__name__,
-        # Without those by default, older versions, which may not know their names, can read the file.
-        "parameters": json.dumps(model._params_in_words, sort_keys=True, default=np.generic.item),
-        "facts": json.dumps(facts, sort_keys=True),
+        "model": record.name,
+        "parameters": json.dumps(record.parameters, sort_keys=True, default=np.generic.item),
+        "facts": json.dumps(record.facts, sort_keys=True),
         "vocabulary_checksum": digest({}, items),
     }
-    titles = {} if model.titles_ is None else pack_text("titles", model.titles_)
-    container.write(_KIND, path, metadata, arrays | items | titles)
+    titles = {} if record.titles is None else pack_text("titles", record.titles)
+    container.write(_KIND, path, metadata, record.arrays | items | titles)
 
 
-def load(path: str | os.PathLike[str], *, verify: bool = True) -> Recommender:
-    """Read a model file; P stays on disk and is mapped into memory as it is used.
-
-    Parameters
-    ----------
-    path : path
-        What ``model.save`` wrote.
-    verify : bool, default True
-        Check the checksum, which reads the whole file once.
-
-    Returns
-    -------
-    The fitted model, of the class that was saved.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is missing, truncated, altered, not a model file, or of a newer format.
-
-    Examples
-    --------
-    >>> import tempfile, os, deql
-    >>> data = deql.Interactions.from_pairs(list("aabbcccd"), ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     deql.EASE(l2=1.0).fit(data).save(os.path.join(folder, "shop.deql"))
-    ...     model = deql.load(os.path.join(folder, "shop.deql"))
-    ...     model.similar_items("jam", k=1)[0].tolist()
-    ['tea']
-    """
-    from deql import models
-
-    path = Path(path)
+def read(path: Path, *, verify: bool = True) -> ModelRecord:
+    """What a model file holds, its arrays mapped into memory as they are used; ModelFileError if it is no such file."""
     metadata, arrays = container.read(_KIND, path, verify=verify)
+    with damage_reported(path):
+        return ModelRecord(
+            metadata["model"],
+            json.loads(metadata["parameters"]),
+            unpack_text("items", arrays),
+            unpack_text("titles", arrays) if "titles_ends" in arrays else None,
+            arrays,
+            json.loads(metadata["facts"]),
+        )
+
+
+@contextmanager
+def damage_reported(path: Path) -> Iterator[None]:
+    """What goes wrong with the contents of a file is said to be its damage."""
     try:
-        name = metadata["model"]
-        if name not in models.__all__:
-            raise ModelFileError(f"{path} holds a model of the unknown kind {name!r}: update deql")
-        model: Recommender = getattr(models, name)(**json.loads(metadata["parameters"]))
-        model.items_ = unpack_text("items", arrays)
-        model.titles_ = unpack_text("titles", arrays) if "titles_ends" in arrays else None
-        model._restore(arrays, json.loads(metadata["facts"]))
-        model.fitted_params_ = model.get_params()
+        yield
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
-    return model
 
 
 def checksum(path: str | os.PathLike[str]) -> str:

@@ -107,11 +107,13 @@ class Table:
 
 
 TABLES = {
-    "datasets": Table("Details of the data sets", "tb:0", "shapes", "datasets"),
+    "datasets": Table("Details of the data sets", "tb:0", "dataset_table", "datasets"),
     "strong": Table("LAE-based models, strong generalisation", "tb:1", "accuracy", "accuracy", ("strong",)),
     "weak": Table("Linear and deep models, weak generalisation", "tb:2", "accuracy", "accuracy", ("weak",)),
     "b-sensitivity": Table("Sensitivity to b/a", "fig:b_sensitivity", "sensitivity", "b_sensitivity"),
-    "significance": Table("Five splits and paired t-tests", "tb:3, tb:4", "significance", "significance", ("strong",)),
+    "significance": Table(
+        "Five splits and paired t-tests", "tb:3, tb:4", "significance_table", "significance", ("strong",)
+    ),
     "diagonal": Table("Learned diagonal values of DEQL(L2)", "fig:diag_visualization", "diagonal", "diagonal"),
     "cost": Table("Time and memory", "tab:time_mem_yelp", "cost", "cost", ("weak",)),
 }

@@ -1,22 +1,28 @@
-"""Histories in, the k best items out."""
+"""Histories as people give them, as a matrix in a model's columns; and what ``recommend`` answers."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from deql.data import Interactions
-from deql.data.interactions import canonical
+from deql.data.interactions import ItemId, SparseMatrix, canonical
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking.rank import NO_ITEM
 
-__all__ = ["NO_ITEM", "Recommendations", "allowed_items", "encode_histories", "known_columns"]
+__all__ = ["NO_ITEM", "Histories", "History", "Recommendations", "allowed_items", "encode_histories", "known_columns"]
+
+History: TypeAlias = Iterable[ItemId]
+"""One user's items."""
+
+Histories: TypeAlias = Interactions | SparseMatrix | NDArray[Any] | Iterable[History]
+"""Those of several users: interactions, a matrix with the model's columns, or lists of item ids."""
 
 
 class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
@@ -30,7 +36,7 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
     scores : ndarray of float64, users × k
         Exact scores; for users without a usable history the share of users who have the item.
     from_popularity : ndarray of bool
-        True for users whose history was empty or unknown: their row is the popularity order.
+        True for cold-start users, whose history was empty or unknown: their row is the fallback, the popularity order.
     titles : ndarray of str or None
         What people call the items, if the model was fitted on interactions with titles.
 
@@ -75,7 +81,7 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
 
 
 def encode_histories(
-    histories: Any, index: dict[Any, int], items: NDArray[Any], strict: bool, where: str = "histories"
+    histories: Histories, index: dict[Any, int], items: NDArray[Any], strict: bool, where: str = "histories"
 ) -> csr_array:
     """Histories as a users × items matrix in the model's columns.
 
@@ -145,8 +151,8 @@ def known_columns(history: Iterable[Any], index: dict[Any, int]) -> tuple[list[i
 def allowed_items(
     n: int,
     index: dict[Any, int],
-    exclude: Iterable[Any] | None,
-    candidates: Iterable[Any] | None,
+    exclude: Iterable[ItemId] | None,
+    candidates: Iterable[ItemId] | None,
     strict: bool,
 ) -> NDArray[np.bool_]:
     """Which columns may be recommended.

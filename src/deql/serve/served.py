@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.io.model_file import checksum, load
+from deql.io.model_file import checksum
+from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.ranking.histories import allowed_items, known_columns

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from deql._system.machine import free_memory, resident_file_system
 from deql.errors import ModelFileError, reason
-from deql.io import model_file as store
+from deql.io.model_file import checksum as file_checksum
+from deql.models import load
 from deql.serve.memory import fits, in_memory, seal
 from deql.serve.rows import share
 
@@ -74,7 +75,7 @@ def take(path: Path, known: str = "") -> Snapshot:
     place = path_of(copy)
     try:
         with _about(path, place):
-            model, checksum = store.load(place), store.checksum(place)
+            model, checksum = load(place), file_checksum(place)
         made = None if checksum == known else share(model)
         return Snapshot({"model": copy} | ({} if made is None else {"rows": made}), checksum)
     except BaseException:

@@ -1,5 +1,1 @@
 """SLIM: the estimator beside its coordinate descent."""
-
-from deql.models.slim.slim import SLIM
-
-__all__ = ["SLIM"]
