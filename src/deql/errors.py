@@ -20,9 +20,11 @@ class Setting(NamedTuple):
 
     name: str
     value: Any = None
+    noun: str = ""
+    """What the message calls it in Python, where that is not ``name=value``."""
 
     def __str__(self) -> str:
-        return f"{self.name}=…" if self.value is None else f"{self.name}={self.value!r}"
+        return self.noun or f"{self.name}=…" if self.value is None else f"{self.name}={self.value!r}"
 
 
 class DeqlError(ValueError):

@@ -6,12 +6,12 @@ from scipy.sparse import random_array
 
 torch = pytest.importorskip("torch")
 
-from deql.errors import DeviceError, NotPositiveDefiniteError, ParameterError, InaccurateInverseError  # noqa: E402
+from deql.errors import DeviceError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError  # noqa: E402
 from deql.linalg.engines import torch_packed as device_packed  # noqa: E402
 from deql.linalg.engines.torch_gram import gram_on_device  # noqa: E402
 from deql.linalg.engines.torch_invert import invert_on_device, invert_through_device  # noqa: E402
 from deql.linalg.engines.torch_packed import DevicePacked, open_device  # noqa: E402
-from deql.linalg.engines.torch_products import Products, products_in  # noqa: E402
+from deql.linalg.engines.torch_products import Products, arithmetic_set  # noqa: E402
 from deql.linalg.engines.torch_streaming import Streamed  # noqa: E402
 from deql.linalg.gram import gram, user_weights  # noqa: E402
 from deql.linalg.invert import check_inverse  # noqa: E402
@@ -36,14 +36,14 @@ def relative(P, A):
     return np.abs(P.to_dense() - exact).max() / np.abs(exact).max()
 
 
-@pytest.mark.parametrize("precision", ACCURACY)
+@pytest.mark.parametrize("arithmetic", ACCURACY)
 @pytest.mark.parametrize(("n", "tile"), [(300, 64), (300, 77), (700, 700)])
-def test_every_precision_inverts_as_well_as_it_promises(precision, n, tile, device):
-    A = positive_definite(n, 1, np.float64 if precision == "float64" else np.float32)
+def test_every_precision_inverts_as_well_as_it_promises(arithmetic, n, tile, device):
+    A = positive_definite(n, 1, np.float64 if arithmetic == "float64" else np.float32)
     P = sent(A, tile, device)
-    residual = invert_on_device(P, precision)
-    assert relative(P, A) < ACCURACY[precision]
-    assert residual < 20 * ACCURACY[precision]
+    residual = invert_on_device(P, arithmetic)
+    assert relative(P, A) < ACCURACY[arithmetic]
+    assert residual < 20 * ACCURACY[arithmetic]
     for _, block in P.to_host().blocks():
         np.testing.assert_array_equal(block[: block.shape[1]], block[: block.shape[1]].T)
 
@@ -71,7 +71,7 @@ def test_items_of_very_different_weight_are_inverted_as_well(monkeypatch, device
     A = positive_definite(200, 4)
     scale = 10 ** np.random.default_rng(4).uniform(-4, 4, 200)  # entries over sixteen orders of magnitude
     P = sent((A * scale[:, None] * scale).astype(np.float32), 64, device)
-    # The residual of such a matrix is large in any precision: it compares entries of all sizes.
+    # The residual of such a matrix is large in any arithmetic: it compares entries of all sizes.
     monkeypatch.setitem(check_inverse.__globals__, "LARGEST_RESIDUAL", np.inf)
     invert_on_device(P, "fp16x3")
     exact = np.linalg.inv(A)
@@ -154,6 +154,6 @@ def test_too_little_memory_on_the_device_is_one_sentence(monkeypatch):
 def test_the_caller_s_setting_for_tf32_is_restored():
     settings_ = torch.backends.cuda.matmul
     before = settings_.fp32_precision
-    with products_in("tf32"):
+    with arithmetic_set("tf32"):
         assert settings_.fp32_precision == "tf32"
     assert settings_.fp32_precision == before

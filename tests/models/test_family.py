@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import deql
-from deql.errors import NotFittedError, NotPositiveDefiniteError, ParameterError, InaccurateInverseError
+from deql.errors import InaccurateInverseError, NotFittedError, NotPositiveDefiniteError, ParameterError
 from deql.objective import brute_force, expected_loss
 from tests.random_data import ratings
 

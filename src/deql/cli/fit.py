@@ -61,8 +61,8 @@ def fit(
 ) -> None:
     """Fit a model on a table of who did what and save it."""
     import deql
+    from deql.evaluation.model_groups import parameters
     from deql.models import LinearAutoencoder
-    from deql.models.base import OF_THE_MACHINE
     from deql.split import Split
 
     given = {
@@ -73,7 +73,7 @@ def fit(
     if auto:
         engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
     space = _space(model, chosen) if auto else None
-    estimator: Any = None if auto else _estimator(model, chosen | engines.parameters())
+    estimator: Any = None if auto else _estimator(model, chosen, engines.parameters())
     if dry_run and not isinstance(estimator, LinearAutoencoder):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
     if out is not None:
@@ -108,6 +108,7 @@ def fit(
         estimator.save(out)
     kind, size = type(estimator).__name__, out.stat().st_size
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
+    solver = getattr(estimator, "solver_", None)
     if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
         from deql.linalg.engines.tile_folder import remove_tiles
 
@@ -116,12 +117,12 @@ def fit(
     if json:
         facts = {
             "model": kind,
-            "parameters": {name: value for name, value in estimator.get_params().items() if name not in OF_THE_MACHINE},
+            "parameters": parameters(estimator),
             "users": interactions.n_users,
             "items": interactions.n_items,
             "interactions": interactions.n_interactions,
             "seconds": round(seconds, 3),
-            "engine": engine,
+            "engine": engine or solver,
             "residual": residual,
             "file": str(out),
             "bytes": size,
@@ -134,7 +135,9 @@ def fit(
 
             for sentence in verdict(tuning):
                 print_words(sentence)
-        how = "" if engine is None else f" ({engine} engine{'' if residual is None else f', residual {residual:.0e}'})"
+        ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
+        ran += [] if residual is None else [f"residual {residual:.0e}"]
+        how = f" ({', '.join(ran)})" if ran else ""
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s{how} and saved as {out} "
               f"({size / 2**20:,.1f} MiB)")  # fmt: skip
     if tuning and not tuning.complete:
@@ -142,23 +145,28 @@ def fit(
         raise typer.Exit(130)
 
 
-def _estimator(spec: str, chosen: Mapping[str, Any]) -> Any:
-    """The model as asked for, not fitted yet."""
+def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str]) -> Any:
+    """The model as asked for, not fitted yet; ``engine`` is what was typed of that."""
     from deql.cli.specs import parse_spec, typed_parameters
+    from deql.linalg.planner.choose import as_engine, engine_from
     from deql.models import LinearAutoencoder
 
-    estimator = parse_spec(spec, files=False)
+    estimator: Any = parse_spec(spec, files=False)
+    linear = isinstance(estimator, LinearAutoencoder)
     name = spec.partition(":")[0].strip().lower()
-    for parameter in chosen:
-        known = parameter in estimator.get_params()
-        if parameter == "engine" and not isinstance(estimator, LinearAutoencoder):
-            advice = f": say {name}:engine=sparse or dense" if known else ""
-            raise ParameterError(f"--engine does not belong to the model {name}{advice}")
-        if not known:
-            raise ParameterError(f"--{parameter.replace('_', '-')} does not belong to the model {name}")
+    for parameter in (*chosen, *engine):
+        option = f"--{parameter.replace('_', '-')}"
+        if parameter not in estimator.get_params() and not (linear and parameter in engine):
+            advice = (
+                f": say {name}:solver=sparse or dense" if parameter == "engine" and hasattr(estimator, "solver") else ""
+            )
+            raise ParameterError(f"{option} does not belong to the model {name}{advice}")
         if parameter in typed_parameters(spec):
-            raise ParameterError(f"{parameter} is given twice, in {spec} and as --{parameter.replace('_', '-')}")
-    estimator.set_params(**chosen, progress=progress_wanted())
+            raise ParameterError(f"{parameter} is given twice, in {spec} and as {option}")
+    given = {**chosen, **engine}
+    if linear:
+        given = {**chosen, "engine": engine_from({**as_engine(estimator.engine).words, **engine})}
+    estimator.set_params(**given, progress=progress_wanted())
     estimator._check_parameters()
     return estimator
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -26,7 +26,7 @@ from deql.ranking.histories import NO_ITEM, Histories, History, Recommendations,
 
 __all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
 
-OF_THE_MACHINE = frozenset({"progress", "memory", "folder", "device"})
+OF_THE_MACHINE = frozenset({"progress", "device"})
 """Parameters that say how a model is computed here, and nothing of the model."""
 
 NOT_IN_WORDS = OF_THE_MACHINE | {"W"}
@@ -91,18 +91,20 @@ class Recommender(ABC):
         """Hyper-parameters by name, as scikit-learn expects."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    @property
-    def _params_in_words(self) -> dict[str, Any]:
-        """Those of the fit that describe the model; what is None is as it is by default."""
-        return {
-            name: value for name, value in self.fitted_params_.items() if name not in NOT_IN_WORDS and value is not None
-        }
+    def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Those hyper-parameters that describe the model, as plain values; what is None is as it is by default."""
+        return {name: value for name, value in params.items() if name not in NOT_IN_WORDS and value is not None}
+
+    @classmethod
+    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+        """Hyper-parameters from what :meth:`_in_words` gave, or gave in an earlier version."""
+        return words
 
     def set_params(self, **params: Any) -> Self:
         """Change hyper-parameters; takes effect at the next ``fit``."""
         for name, value in params.items():
             if name not in self.get_params():
-                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}")
+                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}", parameter=name)
             setattr(self, name, value)
         return self
 
@@ -293,12 +295,14 @@ class Recommender(ABC):
     def _as_record(self) -> ModelRecord:
         arrays, facts = self._state()
         # Without the parameters that are as by default: older versions, which may not know them, can read the file.
-        return ModelRecord(type(self).__name__, self._params_in_words, self.items_, self.titles_, arrays, facts)
+        return ModelRecord(
+            type(self).__name__, self._in_words(self.fitted_params_), self.items_, self.titles_, arrays, facts
+        )
 
     @classmethod
     def _from_record(cls, record: ModelRecord) -> Self:
         """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
-        model = cls(**record.parameters)
+        model = cls(**cls._from_words({**record.parameters}))
         model.items_, model.titles_ = record.items, record.titles
         model._restore(record.arrays, record.facts)
         model.fitted_params_ = model.get_params()

@@ -82,7 +82,7 @@ def _weigh(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[list[_Wei
 
     Where none can, the reason is not in the rows, and is raised.
     """
-    typed = {name: value for name, value in run.machine.items() if name not in ("progress", "folder")}
+    typed = {name: value for name, value in run.machine.items() if name not in ("progress", "folder", "arithmetic")}
     weighed: list[_Weighed] = []
     failed: list[_Failed] = []
     with TemporaryDirectory(prefix="deql-") as folder:

@@ -18,6 +18,7 @@ from deql._system.threads import thread_count
 from deql.errors import InaccurateInverseError, JournalError, NotPositiveDefiniteError
 from deql.evaluation.model_groups import Tell, judge, sharing
 from deql.io.journal import Journal
+from deql.linalg.planner.choose import as_engine
 from deql.models.base import OF_THE_MACHINE
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
@@ -47,17 +48,17 @@ def threads_in_words() -> str:
 
 
 def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
-    """What makes a model the one it is, without how it is computed; but for a precision that was asked for.
+    """What makes a model the one it is, without how it is computed; but for an arithmetic that was asked for.
 
     Examples
     --------
     >>> hyper_parameters(deql.EASE(80.0, engine="memory"))
     {'model': 'EASE', 'user_power': 0.0, 'popularity_power': 0.0, 'dtype': 'float32', 'l2': 80.0}
     """
-    computed = OF_THE_MACHINE | {"engine"} | ({"precision"} if model.precision is None else set())
-    return {"model": type(model).__name__} | {
-        name: value for name, value in model.get_params().items() if name not in computed
-    }
+    arithmetic = as_engine(model.engine).words.get("arithmetic")
+    own = {name: value for name, value in model.get_params().items() if name not in OF_THE_MACHINE | {"engine"}}
+    # Journals have called it so from the beginning.
+    return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})
 
 
 @dataclass(eq=False)

@@ -93,7 +93,7 @@ def _measure(
     several = []
     measured = {row: choices[row] for row in dict.fromkeys(model_of.values())}
     met = bench.first.test.held_out.users[:0]
-    precision = run.machine.get("precision")
+    arithmetic = run.machine.get("arithmetic")
     for seed in SEEDS:
         split = bench.first if seed == 0 else bench.split(seed)
         users = split.test.held_out.users
@@ -102,7 +102,7 @@ def _measure(
             row: " ".join(f"{name}={float(value)}" for name, value in choice.parameters.items())
             for row, choice in measured.items()
         }
-        key |= {"precision": precision} if precision else {}
+        key |= {"precision": arithmetic} if arithmetic else {}
         told = f"{bench.label}, split {seed + 1} of {len(SEEDS)}"
         found = run.remember(f"split {seed}", key, partial(_judge, run, split, measured, new, told))["found"]
         several.append(found | {"means": {row: found["means"][model] for row, model in model_of.items()}})

@@ -8,8 +8,9 @@ from scipy.sparse import csr_array
 
 from deql._system.progress import stages
 from deql.evaluation import Evaluation, evaluate
+from deql.linalg.engines.engine import Problem
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
-from deql.linalg.solve import Options, make_gram
+from deql.linalg.planner.choose import choose_engine
 from deql.models import DEQL
 from deql.models.solvable import check_solvable_without_ridge
 from deql.tuning.space import Point, Rule
@@ -80,9 +81,11 @@ class Trainer:
                 del self._shared[next(iter(self._shared))]
             matrix = self.ground.train.matrix
             weights = user_weights(self._weighed_by, user_power)
-            options = Options(dtype=self.dtype)
-            engine = options.choose(matrix, self._most + 1)  # the Gram matrices that are kept, and an inverse
+            diagonal = weighted_diagonal(matrix, weights)
+            # The Gram matrices that are kept, and an inverse.
+            engine = choose_engine(matrix, dtype=self.dtype, matrices=self._most + 1)
+            problem = Problem(matrix, diagonal, weights if user_power else None, self.dtype)
             with stages(self.progress) as stage:
-                packed = make_gram(matrix, options, engine, weights=weights if user_power else None, stage=stage)
-            self._shared[user_power] = SharedGram(user_power, packed, weighted_diagonal(matrix, weights))
+                packed = engine.gram(problem, stage)
+            self._shared[user_power] = SharedGram(user_power, packed, diagonal)
         return self._shared[user_power]

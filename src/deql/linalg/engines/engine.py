@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -106,6 +105,6 @@ class Engine(ABC):
         return self
 
     @property
-    def words(self) -> Mapping[str, Any]:
+    def words(self) -> dict[str, Any]:
         """What describes a model: not the machine, its folders and devices."""
         return {"engine": self.name}

@@ -37,14 +37,8 @@ _LEAST_RATE, _LARGEST_RATE = 1e-10, 1e30
 """Steps below would be lost beside A's float32, those above are infinite in it."""
 
 
-class _Fitted(FactoredAutoencoder):
-    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
-    epochs_: int
-    history_: list[Epoch]
-
-
 @dataclass(eq=False)
-class ELSA(_Fitted):
+class ELSA(FactoredAutoencoder):
     """W = A·Aᵀ − I with unit rows of A, and hence a zero diagonal (Vančura et al., 2022).
 
     A, n × rank, is trained from random rows so that every user's scores point where the history does: the mean of

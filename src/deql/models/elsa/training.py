@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
-from deql.errors import DataError, DeviceError, TooLargeError
+from deql.errors import DataError, DeviceError, Setting, TooLargeError
 from deql.metrics import ndcg
 
 if TYPE_CHECKING:
@@ -306,8 +306,8 @@ def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise DeviceError(
-                f"{device} has too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size, "
-                "or use device='cpu'"
+                f"{device} has too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size, or use ",
+                Setting("device", "cpu"),
             ) from None
         # torch has no class of its own for the processor's memory.
         if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
