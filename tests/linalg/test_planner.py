@@ -128,7 +128,7 @@ class TestChoice:
             choose_engine(91_599, engine="torch")
         machine(devices=())
         monkeypatch.setattr(
-            planner, "find_resources", lambda *_a, **_o: Resources(64 * GIB, 0, Path(), True, torch=True)
+            choose, "find_resources", lambda *_a, **_o: Resources(64 * GIB, 0, Path(), True, torch=True)
         )
         with pytest.raises(ParameterError, match="engine='torch' cannot be used: there is no device cuda:7"):
             choose_engine(91_599, engine=Torch("cuda:7"))

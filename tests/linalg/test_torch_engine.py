@@ -6,7 +6,7 @@ from scipy.sparse import random_array
 
 torch = pytest.importorskip("torch")
 
-from deql.errors import DeviceError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError  # noqa: E402
+from deql.errors import DataError, DeviceError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError  # noqa: E402
 from deql.linalg.engines import torch_packed as device_packed  # noqa: E402
 from deql.linalg.engines.torch_gram import gram_on_device  # noqa: E402
 from deql.linalg.engines.torch_invert import invert_on_device, invert_through_device  # noqa: E402
@@ -157,3 +157,17 @@ def test_the_caller_s_setting_for_tf32_is_restored():
     with arithmetic_set("tf32"):
         assert settings_.fp32_precision == "tf32"
     assert settings_.fp32_precision == before
+
+
+@pytest.mark.parametrize(
+    ("interactions", "words"),
+    [
+        (([0, 1], [4], [1.0]), "interactions must have columns from 0 to 3, and one is 4"),
+        (([0, 1], [-1], [1.0]), "and one is -1"),
+        (([0, 2], [1], [1.0]), "indptr, indices and values"),
+        (([0, 2, 1], [1], [1.0]), "indptr, indices and values"),
+    ],
+)
+def test_interactions_that_are_none(interactions, words):
+    with pytest.raises(DataError, match=words):
+        gram_on_device(*map(np.array, interactions), 4, CPU)

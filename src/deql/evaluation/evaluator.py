@@ -129,7 +129,7 @@ def _judge(
 def _errors(
     model: Recommender, m: int, ranked: Ranked, target: HeldOut, seen: csr_array, truth: csr_array
 ) -> NDArray[np.float64]:
-    """Numerators of eq:2.1; an item that the model does not know is predicted as 0."""
+    """Numerators of eq. 36; an item that the model does not know is predicted as 0."""
     assert isinstance(model, LinearAutoencoder | StoredWeights)  # else check_metrics would have refused
     assert ranked.squares is not None
     rows = slice(ranked.first, ranked.last)

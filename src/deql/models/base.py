@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
+from deql._system.docstrings import with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
@@ -63,6 +64,9 @@ class Recommender(ABC):
     # What an earlier fit left goes before the next: two inverses at once would need twice the memory.
     _frees_before_fit: ClassVar[bool] = True
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = with_inherited_sections(cls)
 
     @abstractmethod
     def _learn(self, data: Interactions) -> None:

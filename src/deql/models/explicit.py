@@ -54,11 +54,6 @@ def _score_dense_pairs(first, last, weights, indptr, indices, values, pair_indpt
 class ExplicitAutoencoder(StoredWeights):
     """Base of models that hold W entry by entry.
 
-    Parameters
-    ----------
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
-
     Attributes
     ----------
     weights_ : csc_array or ndarray, n × n

@@ -47,16 +47,12 @@ def row_products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArr
 class FactoredAutoencoder(StoredWeights):
     """Base of models whose W has two thin factors.
 
-    Parameters
-    ----------
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
-
     Attributes
     ----------
     left_, right_ : ndarray of float32, n × rank
         W = left_·right_ᵀ + diag(shift_).
     shift_ : ndarray of float64
+        Added to the diagonal of W.
     """
 
     def _keep(

@@ -44,9 +44,9 @@ class LinearAutoencoder(Recommender):
     Parameters
     ----------
     user_power : float, default 0
-        γ: user u weighs |u|^(−γ) in the Gram matrix. Above 0, heavy users count for less.
+        Above 0, users with many items count for less: user u weighs |u|^(−γ) in the Gram matrix, with γ this.
     popularity_power : float, default 0
-        α: column i of W is scaled by count_i^(−α). Above 0, popular items are held back.
+        Above 0, popular items are held back: column i of W is scaled by count_i^(−α), with α this.
     engine : {"auto", "memory", "disk", "torch"} or an object of :mod:`deql.engines`, default "auto"
         Where the inverse is computed: ``deql.engines.Disk(memory="4GiB")``, or a name if its own parameters may stay as
         they are by default. ``engine_`` says which one ran. See docs/engines.md.
@@ -58,19 +58,21 @@ class LinearAutoencoder(Recommender):
     Attributes
     ----------
     precision_ : PackedSymmetric
-        P, in half of n² numbers.
+        P, the inverse of A = RᵀΛR + p/(1−p)·diag(D) + l2·I, in half of n² numbers.
     gain_, shift_ : ndarray of float64
-        W = P·diag(gain_) + diag(shift_).
+        The weights: W = P·diag(gain_) + diag(shift_).
     gram_diagonal_ : ndarray of float64
-        D, the diagonal of RᵀΛR.
+        D, the diagonal of the Gram matrix RᵀΛR.
     paper_l2_ : float
-        The paper's λ at a = 1.
+        The paper's λ that belongs to l2, at a = 1.
     residual_ : float
         How far P·A was from the identity on random vectors.
     engine_ : str
-        The engine that ran.
+        Name of the engine that ran.
     on_device_ : DevicePacked or None
-        P once more, on the device that ranks.
+        P once more, on the device that ranks; see :meth:`to`.
+    resident_ : ResidentRows or None
+        P once more, by rows in 8 bits; see :meth:`keep_rows`.
     """
 
     user_power: float = field(default=0.0, kw_only=True)

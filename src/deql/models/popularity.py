@@ -20,6 +20,11 @@ __all__ = ["Popularity"]
 class Popularity(Recommender):
     """Recommends what most users have; the score is the share of users who have the item.
 
+    Parameters
+    ----------
+    progress : bool, default False
+        Show progress bars on standard error.
+
     Examples
     --------
     >>> import deql

@@ -28,7 +28,7 @@ class StoredWeights(Recommender):
     Parameters
     ----------
     popularity_power : float, default 0
-        α: column i of W is scaled by count_i^(−α). Above 0, popular items are held back.
+        Above 0, popular items are held back: column i of W is scaled by count_i^(−α), with α this.
     progress : bool, default False
         Show progress bars on standard error.
     """

@@ -46,7 +46,7 @@ def from_sampler(
     sampler : callable
         ``sampler(generator)`` draws once for all columns, with a :class:`numpy.random.Generator` as the only source of
         chance. It returns X and Y, users × items, sparse or dense, or X, Y and the emphasis A: then the error at
-        (u, i) counts A_ui² (eq:4), and H^(i) differs from item to item.
+        (u, i) counts A_ui² (eq. 5), and H^(i) differs from item to item.
         With ``per_item``, ``sampler(generator, i)`` draws from D^(i) and returns X and the column Y_i.
     n_samples : int
         How many draws, at least 2. The error falls with its square root; see :meth:`SampledMoments.relative_error`.

@@ -1,4 +1,4 @@
-"""The minimiser where every H^(i) is one matrix plus a low-rank change (theorem3): one inverse for all columns.
+"""The minimiser where every H^(i) is one matrix plus a low-rank change (Theorem 4.1): one inverse for all columns.
 
 With P = H₀⁻¹ and H^(i) = H₀ + U·C·Uᵀ, where U holds r vectors as columns and C is r × r and symmetric,
 
@@ -100,7 +100,7 @@ def solve_updates(
     lam : float, default 0
         The paper's λ, added to the diagonal of every H^(i).
     zero_diagonal : bool, default False
-        Minimise subject to W_ii = 0, over the other entries (eq:9).
+        Minimise subject to W_ii = 0, over the other entries (eq. 15).
     items : sequence, optional
         Item ids for error messages.
     progress : bool, default False
@@ -183,7 +183,7 @@ def _solve_slab(
     both = _with_images(vectors, H0, P, lam, [name for name in names for _ in range(rank + 1)])
     U, Z = (part.reshape(shape) for part in both)
     if zero_diagonal:
-        # P' = P − P_i·P_iᵀ/P_ii is the inverse without row and column i (eq:11): all else goes as with P.
+        # P' = P − P_i·P_iᵀ/P_ii is the inverse without row and column i (eq. 17): all else goes as with P.
         own_row = P[columns]
         own_entry = np.take_along_axis(Z, columns[:, None, None], axis=2)
         Z -= own_entry / P[columns, columns][:, None, None] * own_row[:, None, :]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import stages
+from deql._system.progress import Stage, stages
 from deql.evaluation import Evaluation, evaluate
 from deql.linalg.engines.engine import Problem
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.packed import PackedSymmetric
 from deql.linalg.planner.choose import choose_engine
 from deql.models import DEQL
 from deql.models.solvable import check_solvable_without_ridge
@@ -17,6 +20,14 @@ from deql.tuning.space import Point, Rule
 from deql.tuning.tuning_data import Ground
 
 __all__ = ["Trainer"]
+
+
+def make_gram(
+    matrix: csr_array, weights: NDArray[np.float64] | None, dtype: str, matrices: int, stage: Stage
+) -> PackedSymmetric:
+    """The Gram matrix, where so many of its size would fit."""
+    engine = choose_engine(matrix, dtype=dtype, matrices=matrices)
+    return engine.gram(Problem(matrix, np.zeros(matrix.shape[1]), weights, dtype), stage)
 
 
 class Trainer:
@@ -82,10 +93,8 @@ class Trainer:
             matrix = self.ground.train.matrix
             weights = user_weights(self._weighed_by, user_power)
             diagonal = weighted_diagonal(matrix, weights)
-            # The Gram matrices that are kept, and an inverse.
-            engine = choose_engine(matrix, dtype=self.dtype, matrices=self._most + 1)
-            problem = Problem(matrix, diagonal, weights if user_power else None, self.dtype)
             with stages(self.progress) as stage:
-                packed = engine.gram(problem, stage)
+                # The Gram matrices that are kept, and an inverse.
+                packed = make_gram(matrix, weights if user_power else None, self.dtype, self._most + 1, stage)
             self._shared[user_power] = SharedGram(user_power, packed, diagonal)
         return self._shared[user_power]

@@ -1,7 +1,7 @@
 """The Gram matrix RᵀΛR on a device, as dense products of slices of users.
 
 A sparse product adds one pair of items at a time. Tensor cores are so much faster that multiplying all the zeros,
-too, wins unless there are very many users (see :func:`deql.linalg.solve.make_gram`).
+too, wins unless there are very many users (see :meth:`deql.engines.Torch.gram`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
+from deql.errors import DataError
 from deql.linalg.engines.torch_packed import DevicePacked, memory_watched
 from deql.linalg.engines.torch_products import arithmetic_set
 from deql.linalg.tiling import DEVICE_SLICE, device_tile
-from deql.ranking.torch_strips import as_triple
 
 __all__ = ["gram_on_device"]
 
@@ -63,7 +63,7 @@ def gram_on_device(
            [1., 5., 2.],
            [0., 2., 1.]], dtype=float32)
     """
-    indptr, indices, values = as_triple((indptr, indices, values), n, "interactions")
+    indptr, indices, values = _checked(indptr, indices, values, n)
     matrix = DevicePacked.zeros(n, tile or device_tile(n), dtype, device)
     users = len(indptr) - 1
     short = dtype == torch.float32 and device.type == "cuda" and weights is None and _is_short(values)
@@ -86,6 +86,22 @@ def gram_on_device(
             if report is not None:
                 report(last, users)
     return matrix
+
+
+def _checked(
+    indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Compressed rows of n columns, or DataError: a column that is out of range would end the device's process."""
+    indptr, indices, values = (np.asarray(part) for part in (indptr, indices, values))
+    whole = (
+        len(indptr) and indptr[0] == 0 and indptr[-1] == len(indices) == len(values) and (np.diff(indptr) >= 0).all()
+    )
+    if not whole:
+        raise DataError("interactions must be indptr, indices and values of compressed rows, which these are not")
+    for column in (indices.min(initial=0), indices.max(initial=0)):
+        if not 0 <= column < n:
+            raise DataError(f"interactions must have columns from 0 to {n - 1}, and one is {column}")
+    return indptr, indices, values
 
 
 def _dense(

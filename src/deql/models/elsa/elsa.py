@@ -63,8 +63,6 @@ class ELSA(FactoredAutoencoder):
         For the first A, the order of users, and who is held out. The same seed gives the same model on a processor.
     device : str, optional
         Such as ``"cuda:1"`` or ``"cpu"``; a CUDA device if there is one, else the processor.
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ _MOST_L2 = 1e18
 
 @dataclass(eq=False)
 class LowRankDEQL(FactoredAutoencoder):
-    """The best weights of a given rank under the loss of DEQL with a = b (theoremB1).
+    """The best weights of a given rank under the loss of DEQL with a = b (Theorem D.1 of the paper).
 
     W = left_·right_ᵀ has 2·n·rank numbers, and nothing larger is ever held: a million items fit where
     n² numbers would not. Its diagonal is free.
@@ -42,21 +42,19 @@ class LowRankDEQL(FactoredAutoencoder):
     Parameters
     ----------
     rank : int, optional
-        Of W; 256 if not given, or as many as there are items if those are fewer.
+        How many directions W has; 256 if not given, or as many as there are items if those are fewer.
     l2 : float, default 60
-        Ridge as the Gram matrix sees it.
+        Ridge as the Gram matrix sees it: what is added to its diagonal, λ/(1−p)² of the paper's λ.
     dropout : float, default 0.3
-        Share of the entries dropped, p.
+        Share of a user's items that training hides, from 0 to below 1; p in the paper.
     user_power : float, default 0
-        γ: user u weighs |u|^(−γ) in the Gram matrix.
+        Above 0, users with many items count for less: user u weighs |u|^(−γ) in the Gram matrix, with γ this.
     solver : {"auto", "dense", "sparse"}, default "auto"
         ``"dense"`` is exact and takes n² numbers and n³ time. ``"sparse"`` comes as close to the smallest loss as
         ``tolerance`` says with sparse products alone. ``"auto"`` is dense for few items; ``solver_`` says which ran.
     tolerance : float, default 1e-4
         About how far above the smallest loss the sparse solver may stop, as a share of it. It goes by the trend of the
         last iterations.
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Attributes
     ----------
@@ -188,5 +186,5 @@ def _check_emphasis(ratio: float) -> None:
     if not np.isclose(ratio, 1.0, rtol=1e-12):
         raise ParameterError(
             f"a low rank needs b = a, got b/a = {ratio:g}: otherwise the quadratic form differs from item to item "
-            "(Lemma 1) and no closed form is known; use DEQL for any b at full rank"
+            "(Lemma 3.2) and no closed form is known; use DEQL for any b at full rank"
         )

@@ -1,4 +1,4 @@
-"""The best weights of a given rank (theoremB1): dense for small n, by sparse products alone for large n.
+"""The best weights of a given rank (Theorem D.1): dense for small n, by sparse products alone for large n.
 
 With a = b every column has the same Σ_xx = (1−p)²·A, A = S + Γ, Γ = p/(1−p)·D + l2·I, and Σ_xy = (1−p)·S. Of all
 W of rank k the best is
