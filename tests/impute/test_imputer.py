@@ -24,8 +24,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from deql.errors import DataError, DeqlError, NotFittedError, NotPositiveDefiniteError, ParameterError
 from deql.impute import LinearImputer
-from deql.impute.expectation import Rows, expected_gram, filled, left_out_errors, precision
-from deql.impute.ridge_path import _sample, choose_l2, ridges, settle
+from deql.impute.expectation import IncompleteRows, expected_gram, filled, left_out_errors, ridge_inverse
+from deql.impute.ridge_path import _sample, choose_l2, iterate_to_convergence, ridge_values
 from deql.rules import decoupled
 
 ROOT = Path(__file__).parents[2]
@@ -73,7 +73,7 @@ def ridge(n, l2):
 def test_filled_by_the_conditional_mean_worked_out_by_hand():
     # Unit variances, correlation 1/2: the mean of the second given the first is half the first.
     A = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.5], [0.0, 0.5, 1.0]])
-    rows = Rows.of(np.array([[2.0, np.nan], [np.nan, np.nan], [np.nan, -4.0], [1.0, 3.0]]))
+    rows = IncompleteRows.of(np.array([[2.0, np.nan], [np.nan, np.nan], [np.nan, -4.0], [1.0, 3.0]]))
     expected = [[2.0, 1.0], [0.0, 0.0], [-2.0, -4.0], [1.0, 3.0]]
     np.testing.assert_allclose(filled(rows, np.linalg.inv(A)), expected, atol=1e-12)
 
@@ -84,16 +84,16 @@ def test_expectation_equals_one_row_at_a_time(monkeypatch, batch):
     values = table(missing=0.5)
     A = covariance_like(6)
     total, rows = slow_gram(values, A, 7.0)
-    np.testing.assert_allclose(expected_gram(Rows.of(values), np.linalg.inv(A), 7.0), total, rtol=1e-9)
-    np.testing.assert_allclose(filled(Rows.of(values), np.linalg.inv(A)), rows, rtol=1e-9)
+    np.testing.assert_allclose(expected_gram(IncompleteRows.of(values), np.linalg.inv(A), 7.0), total, rtol=1e-9)
+    np.testing.assert_allclose(filled(IncompleteRows.of(values), np.linalg.inv(A)), rows, rtol=1e-9)
 
 
 def test_threads_change_nothing(monkeypatch):
     values, A = table(missing=0.5), covariance_like(6)
-    one = expected_gram(Rows.of(values), np.linalg.inv(A), 7.0)
+    one = expected_gram(IncompleteRows.of(values), np.linalg.inv(A), 7.0)
     monkeypatch.setattr("deql.impute.expectation._QUICK", 0.0)
     monkeypatch.setattr("deql.impute.expectation.thread_count", lambda: 3)
-    np.testing.assert_allclose(expected_gram(Rows.of(values), np.linalg.inv(A), 7.0), one, rtol=1e-12)
+    np.testing.assert_allclose(expected_gram(IncompleteRows.of(values), np.linalg.inv(A), 7.0), one, rtol=1e-12)
 
 
 def test_settles_where_plain_em_does():
@@ -103,16 +103,16 @@ def test_settles_where_plain_em_does():
     A = np.eye(6) * count
     for _ in range(150):
         A = slow_gram(values, A, count + l2)[0] + ridge(6, l2)
-    found = settle(Rows.of(values), np.eye(6) / count, l2, 300, 1e-7)
+    found = iterate_to_convergence(IncompleteRows.of(values), np.eye(6) / count, l2, 300, 1e-7)
     np.testing.assert_allclose(np.linalg.inv(found.precision), A, atol=1e-5 * count)
-    assert found.settled
+    assert found.converged
     assert found.rounds < 300
 
 
 def test_without_holes_the_gram_matrix_is_the_gram_matrix():
     values = table(missing=0.0)
     full = with_constant(values)
-    np.testing.assert_allclose(expected_gram(Rows.of(values), np.eye(6), 1.0), full.T @ full, rtol=1e-12)
+    np.testing.assert_allclose(expected_gram(IncompleteRows.of(values), np.eye(6), 1.0), full.T @ full, rtol=1e-12)
 
 
 def test_errors_left_out_equal_filling_with_one_entry_removed():
@@ -121,8 +121,8 @@ def test_errors_left_out_equal_filling_with_one_entry_removed():
     for place in zip(*np.nonzero(~np.isnan(values)), strict=True):
         without = values.copy()
         without[place] = np.nan
-        total += (filled(Rows.of(without), P)[place] - values[place]) ** 2
-    assert left_out_errors(Rows.of(values), P) == pytest.approx(total, rel=1e-9)
+        total += (filled(IncompleteRows.of(without), P)[place] - values[place]) ** 2
+    assert left_out_errors(IncompleteRows.of(values), P) == pytest.approx(total, rel=1e-9)
 
 
 def test_one_missing_entry_is_ease():
@@ -144,15 +144,15 @@ def test_inverse_with_and_without_blas(monkeypatch, small):
     monkeypatch.setattr("deql.impute.expectation._SMALL", small)
     n = 7
     S = covariance_like(n)
-    np.testing.assert_allclose(precision(S, 2.0) @ (S + ridge(n, 2.0)), np.eye(n), atol=1e-10)
+    np.testing.assert_allclose(ridge_inverse(S, 2.0) @ (S + ridge(n, 2.0)), np.eye(n), atol=1e-10)
     with pytest.raises(NotPositiveDefiniteError, match=r"with l2=0 there is no solution.*give a larger l2"):
-        precision(np.ones((n, n)), 0.0)
+        ridge_inverse(np.ones((n, n)), 0.0)
 
 
 def test_ways_end_at_the_ridge_asked_for():
-    assert ridges(200.0, 100) == [200.0]
-    assert ridges(0.0, 100)[-2:] == [0.01, 0.0]
-    way = ridges(1.0, 100)
+    assert ridge_values(200.0, 100) == [200.0]
+    assert ridge_values(0.0, 100)[-2:] == [0.01, 0.0]
+    way = ridge_values(1.0, 100)
     assert way[0] == pytest.approx(100.0)
     assert way[-1] == 1.0
     assert np.all(np.diff(way) < 0)

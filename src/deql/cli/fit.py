@@ -131,9 +131,9 @@ def fit(
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
-            from deql.report.tuning_page import verdict
+            from deql.tuning.tuning_summary import summary_sentences
 
-            for sentence in verdict(tuning):
+            for sentence in summary_sentences(tuning):
                 print_words(sentence)
         ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
         ran += [] if residual is None else [f"residual {residual:.0e}"]

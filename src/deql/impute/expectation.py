@@ -25,7 +25,7 @@ from deql._system.threads import blas_limited, run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
 from deql.impute.row_kernels import fill_rows, leave_out, sweep
 
-__all__ = ["Rows", "expected_gram", "filled", "left_out_errors", "precision"]
+__all__ = ["IncompleteRows", "expected_gram", "filled", "left_out_errors", "ridge_inverse"]
 
 Matrix = NDArray[np.float64]
 _BATCH = 2_000_000
@@ -37,7 +37,7 @@ _QUICK = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class IncompleteRows:
     """Rows sorted by what they miss.
 
     Attributes
@@ -65,7 +65,7 @@ class Rows:
 
         Examples
         --------
-        >>> rows = Rows.of(np.array([[1.0, 2.0], [np.nan, 3.0], [4.0, 5.0]]))
+        >>> rows = IncompleteRows.of(np.array([[1.0, 2.0], [np.nan, 3.0], [4.0, 5.0]]))
         >>> rows.order.tolist(), rows.begins.tolist(), rows.columns.tolist()
         ([0, 2, 1], [0, 2, 3], [1])
         """
@@ -98,12 +98,12 @@ class Rows:
             yield int(first), int(last), slice(first_row, last_row)
 
 
-def precision(S: Matrix, l2: float) -> Matrix:
+def ridge_inverse(S: Matrix, l2: float) -> Matrix:
     """P = (S + l2·I)⁻¹, where the constant column 0 has no ridge.
 
     Examples
     --------
-    >>> precision(np.diag([1.0, 3.0]), 1.0)
+    >>> ridge_inverse(np.diag([1.0, 3.0]), 1.0)
     array([[1.  , 0.  ],
            [0.  , 0.25]])
     """
@@ -128,7 +128,7 @@ def precision(S: Matrix, l2: float) -> Matrix:
     return np.ascontiguousarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
-def filled(rows: Rows, P: Matrix) -> Matrix:
+def filled(rows: IncompleteRows, P: Matrix) -> Matrix:
     """All rows with their holes filled, in the order they were given in, without the constant column."""
     result = np.empty((len(rows.values), rows.values.shape[1] - 1))
     for _, _, where, _, values in _filled_batches(rows, P, np.empty((0, 0, 0))):
@@ -136,7 +136,7 @@ def filled(rows: Rows, P: Matrix) -> Matrix:
     return result
 
 
-def expected_gram(rows: Rows, P: Matrix, weight: float) -> Matrix:
+def expected_gram(rows: IncompleteRows, P: Matrix, weight: float) -> Matrix:
     """E[XᵀX] given what is observed, if rows are normal with covariance P⁻¹/weight: EM's expectation step.
 
     Filled rows alone would make columns look more alike than they are; what each leaves uncertain,
@@ -144,7 +144,7 @@ def expected_gram(rows: Rows, P: Matrix, weight: float) -> Matrix:
 
     Examples
     --------
-    >>> rows = Rows.of(np.array([[1.0], [-1.0], [np.nan]]))
+    >>> rows = IncompleteRows.of(np.array([[1.0], [-1.0], [np.nan]]))
     >>> expected_gram(rows, np.diag([1 / 3, 1 / 3]), 3.0)
     array([[3., 0.],
            [0., 3.]])
@@ -159,12 +159,12 @@ def expected_gram(rows: Rows, P: Matrix, weight: float) -> Matrix:
     return total
 
 
-def left_out_errors(rows: Rows, P: Matrix) -> float:
+def left_out_errors(rows: IncompleteRows, P: Matrix) -> float:
     """Sum of squared errors of every observed entry, each predicted from the others observed in its row.
 
     Examples
     --------
-    >>> rows = Rows.of(np.array([[1.0, 2.0]]))
+    >>> rows = IncompleteRows.of(np.array([[1.0, 2.0]]))
     >>> left_out_errors(rows, np.linalg.inv([[1.0, 0.0, 0.0], [0.0, 2.0, 1.0], [0.0, 1.0, 2.0]]))  # 0² + 1.5²
     2.25
     """
@@ -176,7 +176,9 @@ def left_out_errors(rows: Rows, P: Matrix) -> float:
     return total
 
 
-def _filled_batches(rows: Rows, P: Matrix, spread: Matrix) -> Iterator[tuple[int, int, slice, Matrix, Matrix]]:
+def _filled_batches(
+    rows: IncompleteRows, P: Matrix, spread: Matrix
+) -> Iterator[tuple[int, int, slice, Matrix, Matrix]]:
     """First and last pattern, place, X·P and filled rows of each batch."""
     for first, last, where in rows.batches():
         values = rows.values[where].copy()
@@ -189,7 +191,7 @@ def _filled_batches(rows: Rows, P: Matrix, spread: Matrix) -> Iterator[tuple[int
         yield first, last, where, product, values
 
 
-def _cuts(rows: Rows, first: int, last: int) -> NDArray[np.int64]:
+def _cuts(rows: IncompleteRows, first: int, last: int) -> NDArray[np.int64]:
     """Where to cut patterns so that each thread has about as much to do."""
     missing = np.diff(rows.bounds[first : last + 1]).astype(np.float64)
     work = np.append(0.0, np.cumsum(missing**3 + np.diff(rows.begins[first : last + 1]) * missing**2 + 1.0))
@@ -197,7 +199,7 @@ def _cuts(rows: Rows, first: int, last: int) -> NDArray[np.int64]:
     return np.unique(first + np.searchsorted(work, shares))
 
 
-def _run(kernel: Any, rows: Rows, first: int, last: int, *arguments: Any) -> None:
+def _run(kernel: Any, rows: IncompleteRows, first: int, last: int, *arguments: Any) -> None:
     stop = np.zeros(1, np.bool_)
     run_slices(
         kernel, _cuts(rows, first, last), first, rows.begins, rows.columns, rows.bounds, *arguments, stop, stop=stop

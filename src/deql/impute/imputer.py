@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from deql._system.checks import check_range, check_whole
 from deql.errors import NotFittedError, ParameterError
 from deql.impute.array_input import check_none_empty, floats
-from deql.impute.expectation import Rows, filled
-from deql.impute.ridge_path import choose_l2, learn
+from deql.impute.expectation import IncompleteRows, filled
+from deql.impute.ridge_path import choose_l2, fit_precision
 
 __all__ = ["LinearImputer"]
 
@@ -140,7 +140,7 @@ class LinearImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         guesses = np.tile(self.mean_, (len(values), 1))
         columns = self.modelled_
         if missing[:, columns].any():
-            scaled = filled(Rows.of(self._scaled(values)), self.precision_)
+            scaled = filled(IncompleteRows.of(self._scaled(values)), self.precision_)
             guesses[:, columns] += scaled * self.scale_[columns]
         result = np.where(missing, guesses, values).astype(values.dtype)
         if self.indicator_ is None:
@@ -173,9 +173,9 @@ class LinearImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
             self.l2_, self.precision_, self.n_iter_ = 0.0 if chosen else float(self.l2), np.ones((1, 1)), 1
             return
         self.l2_ = choose_l2(scaled) if chosen else float(self.l2)
-        found = learn(scaled, self.l2_, 0 if chosen else self.max_iter, self.tol)
+        found = fit_precision(scaled, self.l2_, 0 if chosen else self.max_iter, self.tol)
         self.precision_, self.n_iter_ = found.precision, found.rounds
-        if not found.settled:
+        if not found.converged:
             warnings.warn(
                 f"covariances still changed by more than tol={self.tol:g} after max_iter={self.max_iter:,} rounds at "
                 f"l2={self.l2_:g}: set max_iter, tol or l2 higher",

@@ -3,7 +3,8 @@
 A round takes P, computes the Gram matrix S to be expected under it, and inverts A = S + l2·I again. Its fixed point is
 the most probable A under a prior worth l2 rows of unrelated columns. Many rounds at a small ridge follow noise where
 much is missing. So the ridge begins at the number of rows, where columns hardly speak of each other, and
-is cooled step by step: how small it gets and how many rounds there are become one choice, where to end.
+goes down a path (as in cross-validation along a regularisation path, stopped early): how small it gets and how many
+rounds of EM there are become one choice, where to end.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deql.impute.expectation import Matrix, Rows, expected_gram, left_out_errors, precision
+from deql.impute.expectation import IncompleteRows, Matrix, expected_gram, left_out_errors, ridge_inverse
 
-__all__ = ["Learned", "choose_l2", "cool", "learn", "ridges", "settle"]
+__all__ = ["EMResult", "choose_l2", "fit_precision", "follow_path", "iterate_to_convergence", "ridge_values"]
 
 _STEP = 10.0**0.5
 """Each ridge on the way is that much smaller than the one before."""
@@ -29,20 +30,20 @@ _PATIENCE = 2
 """Steps that may pass without a new best."""
 
 
-class Learned(NamedTuple):
+class EMResult(NamedTuple):
     """P, the rounds that it took, and whether the last of them changed little enough."""
 
     precision: Matrix
     rounds: int
-    settled: bool
+    converged: bool
 
 
-def ridges(l2: float, count: int) -> list[float]:
+def ridge_values(l2: float, count: int) -> list[float]:
     """The way from a ridge of about ``count`` rows down to ``l2``.
 
     Examples
     --------
-    >>> [round(ridge, 1) for ridge in ridges(2.0, 100)]
+    >>> [round(ridge, 1) for ridge in ridge_values(2.0, 100)]
     [63.2, 20.0, 6.3, 2.0]
     """
     lowest = max(l2, _LOWEST * count)
@@ -51,7 +52,7 @@ def ridges(l2: float, count: int) -> list[float]:
     return [*way, lowest, l2] if l2 < lowest else [*way, l2]
 
 
-def cool(rows: Rows, way: Iterable[float]) -> Iterator[tuple[float, Matrix]]:
+def follow_path(rows: IncompleteRows, way: Iterable[float]) -> Iterator[tuple[float, Matrix]]:
     """Each ridge of a way, and P after the rounds at it."""
     count = len(rows.values)
     # Before anything is known, columns have unit variance and do not speak of each other.
@@ -59,38 +60,38 @@ def cool(rows: Rows, way: Iterable[float]) -> Iterator[tuple[float, Matrix]]:
     for ridge in way:
         for _ in range(_ROUNDS):
             # A prior worth ``ridge`` rows of unit variance: A is that many more rows' Gram matrix.
-            P, weight = precision(expected_gram(rows, P, weight), ridge), count + ridge
+            P, weight = ridge_inverse(expected_gram(rows, P, weight), ridge), count + ridge
         yield ridge, P
 
 
-def settle(rows: Rows, P: Matrix, l2: float, max_iter: int, tol: float) -> Learned:
+def iterate_to_convergence(rows: IncompleteRows, P: Matrix, l2: float, max_iter: int, tol: float) -> EMResult:
     """Further rounds at one ridge, until no entry of A changes by more than ``tol`` a row."""
     count = len(rows.values)
     before = np.full_like(P, np.inf)
-    settled, rounds = False, 0
-    while rounds < max_iter and not settled:
+    converged, rounds = False, 0
+    while rounds < max_iter and not converged:
         S = expected_gram(rows, P, count + l2)
-        P = precision(S, l2)
+        P = ridge_inverse(S, l2)
         rounds += 1
         # Without holes S is known, whatever P is.
-        settled = not len(rows.columns) or bool(np.abs(S - before).max() <= tol * count)
+        converged = not len(rows.columns) or bool(np.abs(S - before).max() <= tol * count)
         before = S
-    return Learned(P, rounds, settled)
+    return EMResult(P, rounds, converged)
 
 
-def learn(values: Matrix, l2: float, max_iter: int, tol: float) -> Learned:
+def fit_precision(values: Matrix, l2: float, max_iter: int, tol: float) -> EMResult:
     """P at the end of the way to ``l2``.
 
     Of many rows a sample goes the way and all of them make the last rounds. ``max_iter`` of these may be made,
     until ``tol``; if it is 0, as many as at each step of the way, and none where there is no sample.
     """
     sample = _sample(values)
-    way = ridges(l2, len(sample))
-    *_, (_, P) = cool(Rows.of(sample), way)
-    found = Learned(P, 0, True)
+    way = ridge_values(l2, len(sample))
+    *_, (_, P) = follow_path(IncompleteRows.of(sample), way)
+    found = EMResult(P, 0, True)
     if max_iter or len(sample) < len(values):
-        found = settle(Rows.of(values), P, l2, max_iter or _ROUNDS, tol)
-    return Learned(found.precision, _ROUNDS * len(way) + found.rounds, found.settled or not max_iter)
+        found = iterate_to_convergence(IncompleteRows.of(values), P, l2, max_iter or _ROUNDS, tol)
+    return EMResult(found.precision, _ROUNDS * len(way) + found.rounds, found.converged or not max_iter)
 
 
 def choose_l2(values: Matrix) -> float:
@@ -108,10 +109,10 @@ def choose_l2(values: Matrix) -> float:
         so that of many rows a part is enough to find it.
     """
     sample = _sample(values)
-    way = ridges(_LOWEST * len(sample), len(sample))
+    way = ridge_values(_LOWEST * len(sample), len(sample))
     part = np.random.default_rng(0).permutation(len(sample)) % _FOLDS
     folds = [
-        (Rows.of(sample[part == fold]), cool(Rows.of(sample[part != fold]), way))
+        (IncompleteRows.of(sample[part == fold]), follow_path(IncompleteRows.of(sample[part != fold]), way))
         for fold in range(min(_FOLDS, len(sample)))
     ]
     errors: list[float] = []
