@@ -1,4 +1,4 @@
-"""Runs a function of a benchmark in a fresh process and weighs it: its seconds and its memory."""
+"""Runs a function of a benchmark in a fresh process and measures it: its seconds and its memory."""
 
 from __future__ import annotations
 

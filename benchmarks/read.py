@@ -77,7 +77,7 @@ TASKS: dict[str, Callable[..., Task]] = {"table": write_table, "deql": read_deql
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the counts disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh reading a CSV file.")
+    parser = argparse.ArgumentParser(description="Time and measure reading a CSV file.")
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
     parser.add_argument("--large", action="store_true", help="also 100 million rows, 2.6 GB on disk")
