@@ -253,7 +253,9 @@ class DEQL(_Decoupled):
         check_range("a", a, 0.0, np.inf)
         check_range("b", b, 0.0, np.inf)
         if np.isinf(b):
-            raise ParameterError("b must be finite in the paper's terms: for kept entries alone say a=0, b=1")
+            raise ParameterError(
+                "b must be finite in the paper's terms: for kept entries alone say a=0, b=1", parameter="b"
+            )
         if p * a**2 + (1 - p) * b**2 == 0:
             raise ParameterError(
                 f"the loss is empty at p={p:g}, a={a:g}, b={b:g}: neither dropped nor kept entries count"

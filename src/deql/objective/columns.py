@@ -125,7 +125,7 @@ def _count(moments: Moments, n: int | None) -> tuple[int, tuple[Any, Any] | None
     """How many items there are, and the first moments if they had to be asked for that."""
     own = getattr(moments, "n", None)
     if n is not None and own is not None and n != own:
-        raise ParameterError(f"n must be {own:,}, the number of items of these moments, got {n!r}")
+        raise ParameterError(f"n must be {own:,}, the number of items of these moments, got {n!r}", parameter="n")
     count = own if n is None else n
     if count is not None:
         check_whole("n", count)

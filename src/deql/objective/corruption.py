@@ -90,7 +90,7 @@ class Corruption:
         if user_weights is not None:
             weights = as_real(user_weights, "user_weights", (table.n_users,))
             if not (np.isfinite(weights) & (weights >= 0)).all():
-                raise ParameterError("user_weights must be finite and not negative")
+                raise ParameterError("user_weights must be finite and not negative", parameter="user_weights")
         S = gram(table.matrix, weights=weights, dtype=np.float64).to_dense()
         self._set(S, float(weights.sum()), table.items, dropout, a, b, noise_variance, l2)
 
@@ -211,5 +211,5 @@ def _of_items(value: ArrayLike, name: str, n: int, items: Any, most: float = np.
     if bad.size:
         bounds = "from 0 up" if most == np.inf else f"from 0 to below {most:g}"
         whose = f" for item {item_name(int(bad[0]), items)}" if array.ndim else ""
-        raise ParameterError(f"{name} must be {bounds}, got {numbers[bad[0]]:g}{whose}")
+        raise ParameterError(f"{name} must be {bounds}, got {numbers[bad[0]]:g}{whose}", parameter=name)
     return numbers

@@ -102,7 +102,8 @@ class ELSA(FactoredAutoencoder):
         check_range("learning_rate", self.learning_rate, 0.0, np.inf)
         if not _LEAST_RATE <= self.learning_rate <= _LARGEST_RATE:
             raise ParameterError(
-                f"learning_rate must be from {_LEAST_RATE:g} to {_LARGEST_RATE:g}, got {self.learning_rate!r}"
+                f"learning_rate must be from {_LEAST_RATE:g} to {_LARGEST_RATE:g}, got {self.learning_rate!r}",
+                parameter="learning_rate",
             )
         if self.patience is not None:
             check_whole("patience", self.patience)
@@ -126,7 +127,8 @@ class ELSA(FactoredAutoencoder):
         """
         if validation is not None and not isinstance(validation, HeldOut):
             raise ParameterError(
-                f"validation must be what is held out, such as split.validation, got {type(validation).__name__}"
+                f"validation must be what is held out, such as split.validation, got {type(validation).__name__}",
+                parameter="validation",
             )
         return self._fit(as_interactions(data), partial(self._learn, validation=validation))
 
