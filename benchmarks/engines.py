@@ -198,7 +198,7 @@ def invert_torch(file: str, arithmetic: str) -> Task:
             torch.cuda.synchronize()
             start = perf_counter()
             parts = (matrix.indptr, matrix.indices, matrix.data)
-            store = gram_on_device(*parts, matrix.shape[1], device, dtype=kind)
+            store = gram_on_device(parts, matrix.shape[1], device, dtype=kind)
             torch.cuda.synchronize()
             facts["gram"] = perf_counter() - start
             store.add_to_diagonal(DROPOUT / (1 - DROPOUT) * store.diagonal() + L2)

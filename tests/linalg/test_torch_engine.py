@@ -87,7 +87,7 @@ def test_gram_on_a_device_is_the_host_s(weighted, values, dtype, monkeypatch, de
     R.data[:] = {"ones": 1.0, "ratings": np.round(R.data * 10) / 2, "reals": R.data}[values]
     R.sort_indices()
     weights = user_weights(R, 0.5) if weighted else None
-    S = gram_on_device(R.indptr, R.indices, R.data, 70, device, weights=weights, dtype=getattr(torch, dtype), tile=64)
+    S = gram_on_device((R.indptr, R.indices, R.data), 70, device, weights=weights, dtype=getattr(torch, dtype), tile=64)
     expected = gram(R, weights=weights, dtype=dtype, tile=64).to_dense()
     np.testing.assert_allclose(S.to_dense(), expected, rtol=2e-6 if dtype == "float32" else 1e-13)
     if values != "reals" and not weighted:
@@ -170,4 +170,4 @@ def test_the_caller_s_setting_for_tf32_is_restored():
 )
 def test_interactions_that_are_none(interactions, words):
     with pytest.raises(DataError, match=words):
-        gram_on_device(*map(np.array, interactions), 4, CPU)
+        gram_on_device(tuple(map(np.array, interactions)), 4, CPU)

@@ -13,7 +13,7 @@ from deql.errors import DeviceError  # noqa: E402
 from deql.linalg.engines.torch_packed import DevicePacked  # noqa: E402
 from deql.linalg.packed import PackedSymmetric  # noqa: E402
 from deql.ranking.rank import rank  # noqa: E402
-from deql.ranking.torch_rank import scan  # noqa: E402
+from deql.ranking.torch_rank import Scan, scan  # noqa: E402
 from deql.ranking.torch_strips import DeviceHistories, batches, strips  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -85,9 +85,7 @@ class TestScan:
     def test_finds_the_best_of_every_model_each_once_in_the_order_of_columns(self):
         P, gains, shifts, histories = case(np.float64)
         allowed = np.arange(150) % 7 > 0
-        sums, items, found = scan(
-            on_device(P, 64), gains, shifts, *plain(histories), keep=9, exclude_seen=True, allowed=allowed
-        )
+        sums, items, found = scan(Scan(on_device(P, 64), gains, shifts, plain(histories), 9, True, allowed))
         X = histories.toarray()
         products = X @ P
         for u in range(len(X)):
@@ -101,13 +99,10 @@ class TestScan:
     @pytest.mark.parametrize("scratch", [1, 2**16, 2**18])
     def test_in_small_batches_as_in_one(self, scratch):
         P, gains, shifts, histories = case(users=12)
-        options = {"keep": 9, "exclude_seen": False, "allowed": np.ones(150, bool)}
+        wanted = Scan(on_device(P, 64), gains, shifts, plain(histories), 9, False, np.ones(150, bool))
         told = []
-        whole = scan(on_device(P, 64), gains, shifts, *plain(histories), **options)
-        parts = scan(
-            on_device(P, 64), gains, shifts, *plain(histories), **options, scratch=scratch,
-            report=lambda done, total: told.append(done / total),
-        )  # fmt: skip
+        whole = scan(wanted)
+        parts = scan(wanted._replace(report=lambda done, total: told.append(done / total)), scratch)
         np.testing.assert_array_equal(parts[2], whole[2])
         for u, found in enumerate(whole[2]):
             np.testing.assert_array_equal(parts[1][u, :found], whole[1][u, :found])
@@ -118,10 +113,7 @@ class TestScan:
     def test_squares_are_of_what_a_user_does_not_have(self):
         P, gains, shifts, histories = case(users=12)
         squares = np.zeros((3, 12))
-        scan(
-            on_device(P, 64), gains, shifts, *plain(histories),
-            keep=2, exclude_seen=True, allowed=np.ones(150, bool), squares=squares, scratch=2**17,
-        )  # fmt: skip
+        scan(Scan(on_device(P, 64), gains, shifts, plain(histories), 2, True, np.ones(150, bool), squares), 2**17)
         X = histories.toarray().astype(np.float32).astype(float)  # a history is in the type of P
         for m, gain in enumerate(gains):
             scores = np.where(X > 0, 0, X @ P.astype(float) * gain)
@@ -130,13 +122,7 @@ class TestScan:
     def test_of_nobody(self):
         P, gains, shifts, histories = case()
         sums, items, found = scan(
-            on_device(P, 64),
-            gains,
-            shifts,
-            *plain(histories[:0]),
-            keep=2,
-            exclude_seen=True,
-            allowed=np.ones(150, bool),
+            Scan(on_device(P, 64), gains, shifts, plain(histories[:0]), 2, True, np.ones(150, bool))
         )
         assert sums.shape == items.shape == (0, 6)
         assert found.shape == (0,)
@@ -182,17 +168,17 @@ class TestTooLittleMemory:
 
     def test_shows_in_no_list(self):
         P, gains, shifts, histories = case()
-        options = {"keep": 5, "exclude_seen": True, "allowed": np.ones(150, bool)}
-        expected = scan(on_device(P, 64), gains, shifts, *plain(histories), **options)
+        wanted = Scan(on_device(P, 64), gains, shifts, plain(histories), 5, True, np.ones(150, bool))
+        expected = scan(wanted)
         from deql.ranking.torch_rank import _search
 
-        def small(task, first, last, width):
+        def small(scanned, first, last, width):
             if last - first > 6:
                 raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-            return _search(task, first, last, width)
+            return _search(scanned, first, last, width)
 
         with patch("deql.ranking.torch_rank._search", small):
-            found = scan(on_device(P, 64), gains, shifts, *plain(histories), **options)
+            found = scan(wanted)
         np.testing.assert_array_equal(found[2], expected[2])
         for u, count in enumerate(expected[2]):
             np.testing.assert_array_equal(found[1][u, :count], expected[1][u, :count])

@@ -137,13 +137,11 @@ def rank(
                     run, precision, gains, shifts, part, exclude_seen, allowed, keep, room, sums[:, first:last], told
                 )
             else:
-                from deql.ranking.torch_rank import scan
+                from deql.ranking.torch_rank import Scan, scan
 
-                candidates = scan(
-                    on_device, gains, shifts, part.indptr, part.indices, part.data,
-                    keep=keep, exclude_seen=exclude_seen, allowed=allowed,
-                    squares=None if squares is None else sums[:, first:last], report=told,
-                )  # fmt: skip
+                histories = part.indptr, part.indices, part.data
+                squared = None if squares is None else sums[:, first:last]
+                candidates = scan(Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, squared, told))
             _finish(run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates, *best)
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 

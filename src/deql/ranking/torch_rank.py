@@ -12,10 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
+from deql.linalg.engines.torch_gram import Triple
 from deql.linalg.engines.torch_packed import DevicePacked
-from deql.ranking.torch_strips import SCRATCH, DeviceHistories, Triple, batches, strips
+from deql.ranking.torch_strips import SCRATCH, DeviceHistories, batches, strips
 
-__all__ = ["scan"]
+__all__ = ["Scan", "scan"]
 
 
 class Best(NamedTuple):
@@ -26,8 +27,27 @@ class Best(NamedTuple):
     items: torch.Tensor
 
 
-class _Task(NamedTuple):
-    """What :func:`scan` was asked for."""
+class Scan(NamedTuple):
+    """Which columns are looked for.
+
+    Attributes
+    ----------
+    precision, gains, shifts
+        W = P·diag(gain) + diag(shift) for each of the models, gains and shifts models × n.
+    histories : tuple of ndarray
+        X in compressed rows: indptr, indices, values.
+    keep : int
+        How many of each model.
+    exclude_seen : bool
+        Leave out what a row already has.
+    allowed : ndarray of bool
+        Columns that may be returned.
+    squares : ndarray of float64, models × users, or None
+        Becomes Σ (X·W)²_ui over the columns i that row u does not have. Every column must be allowed
+        then, and what is seen excluded.
+    report : callable or None
+        Called as ``report(done, total)``.
+    """
 
     precision: DevicePacked
     gains: NDArray[np.float64]
@@ -36,44 +56,16 @@ class _Task(NamedTuple):
     keep: int
     exclude_seen: bool
     allowed: NDArray[np.bool_]
-    squares: NDArray[np.float64] | None
-    report: ProgressCallback | None
+    squares: NDArray[np.float64] | None = None
+    report: ProgressCallback | None = None
 
 
-def scan(
-    precision: DevicePacked,
-    gains: NDArray[np.float64],
-    shifts: NDArray[np.float64],
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    values: NDArray[Any],
-    *,
-    keep: int,
-    exclude_seen: bool,
-    allowed: NDArray[np.bool_],
-    squares: NDArray[np.float64] | None = None,
-    report: ProgressCallback | None = None,
-    scratch: int = SCRATCH,
-) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
+def scan(wanted: Scan, scratch: int = SCRATCH) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
     """Columns that are among the best ``keep`` of any model, for each row of X.
 
     Parameters
     ----------
-    precision, gains, shifts
-        W = P·diag(gain) + diag(shift) for each of the models, gains and shifts models × n.
-    indptr, indices, values : ndarray
-        Histories X in compressed rows.
-    keep : int
-        How many of each model.
-    exclude_seen : bool
-        Leave out what a row already has.
-    allowed : ndarray of bool
-        Columns that may be returned.
-    squares : ndarray of float64, models × users, optional
-        Becomes Σ (X·W)²_ui over the columns i that row u does not have. Every column must be allowed
-        then, and what is seen excluded.
-    report : callable, optional
-        Called as ``report(done, total)``.
+    wanted : Scan
     scratch : int
         Bytes to use on the device beside P.
 
@@ -95,28 +87,27 @@ def scan(
     >>> P = np.array([[1.0, -0.5, -0.2], [-0.5, 1.0, 0.0], [-0.2, 0.0, 1.0]])
     >>> P = DevicePacked.from_host(PackedSymmetric.from_dense(P, tile=3), torch.device("cpu"))
     >>> history = np.array([0, 1]), np.array([0]), np.array([2.0])
-    >>> scan(P, -np.ones((1, 3)), np.ones((1, 3)), *history, keep=1, exclude_seen=True, allowed=np.ones(3, bool))
+    >>> scan(Scan(P, -np.ones((1, 3)), np.ones((1, 3)), history, 1, True, np.ones(3, bool)))
     (array([[-1.]]), array([[1]], dtype=int32), array([1], dtype=int32))
     """
-    n, users = precision.n, len(indptr) - 1
-    room = min(len(gains) * keep, n)
+    n, indptr, candidates_each = wanted.precision.n, wanted.histories[0], len(wanted.gains) * wanted.keep
+    users, room = len(indptr) - 1, min(candidates_each, n)
     sums, items = np.empty((users, room)), np.empty((users, room), np.int32)
     found = np.zeros(users, np.int32)
-    task = _Task(precision, gains, shifts, (indptr, indices, values), keep, exclude_seen, allowed, squares, report)
 
     def work(first: int, last: int, width: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        return _unite(_search(task, first, last, width), n, room)
+        return _unite(_search(wanted, first, last, width), n, room)
 
     # A candidate is a score, a sum and an item, which are joined with others and sorted.
-    for first, last, candidates in batches(precision, indptr, len(gains) * keep * 96, work, scratch):
+    for first, last, candidates in batches(wanted.precision, indptr, candidates_each * 96, work, scratch):
         sums[first:last], items[first:last], found[first:last] = candidates
     found[np.diff(indptr) == 0] = 0
     return sums, items, found
 
 
-def _search(task: _Task, first: int, last: int, width: int) -> Best:
+def _search(wanted: Scan, first: int, last: int, width: int) -> Best:
     """Candidates of users ``first`` … ``last − 1``: each strip's best are merged with the best before it."""
-    precision, gains, shifts, histories, keep, exclude_seen, allowed, squares, report = task
+    precision, gains, shifts, histories, keep, exclude_seen, allowed, squares, report = wanted
     n, device, users = precision.n, precision.device, last - first
     seen = DeviceHistories(histories, first, last, n, device, precision.data.dtype)
     # What is NaN is no candidate.

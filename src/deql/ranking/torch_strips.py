@@ -11,12 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from deql.errors import DeviceError
+from deql.linalg.engines.torch_gram import Triple
 from deql.linalg.engines.torch_packed import DevicePacked
 
-__all__ = ["SCRATCH", "DeviceHistories", "Triple", "batches", "strips"]
-
-Triple = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-"""A sparse matrix in compressed rows: indptr, indices, values."""
+__all__ = ["SCRATCH", "DeviceHistories", "batches", "strips"]
 
 SCRATCH = 2**30
 """Bytes that scoring may take on a device beside P."""

@@ -126,7 +126,7 @@ class Torch(Engine):
         report = stage("Gram matrix")
         if device.type == "cuda" and _dense_pays(matrix):
             parts, kind = (matrix.indptr, matrix.indices, matrix.data), getattr(torch, problem.dtype)
-            return gram_on_device(*parts, n, device, weights=problem.weights, dtype=kind, report=report)
+            return gram_on_device(parts, n, device, weights=problem.weights, dtype=kind, report=report)
         packed = gram(matrix, weights=problem.weights, dtype=problem.dtype, tile=device_tile(n), report=report)
         if device.type == "cpu":
             return DevicePacked(n, packed.tile, torch.from_numpy(packed.data))

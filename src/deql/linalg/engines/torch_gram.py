@@ -18,13 +18,15 @@ from deql.linalg.engines.torch_packed import DevicePacked, memory_watched
 from deql.linalg.engines.torch_products import arithmetic_set
 from deql.linalg.tiling import DEVICE_SLICE, device_tile
 
-__all__ = ["gram_on_device"]
+__all__ = ["Triple", "gram_on_device"]
+
+
+Triple = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
+"""A sparse matrix in compressed rows: indptr, indices, values."""
 
 
 def gram_on_device(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    values: NDArray[Any],
+    interactions: Triple,
     n: int,
     device: torch.device,
     *,
@@ -40,8 +42,8 @@ def gram_on_device(
 
     Parameters
     ----------
-    indptr, indices, values : ndarray
-        Users × items R in compressed rows.
+    interactions : tuple of ndarray
+        Users × items R in compressed rows: indptr, indices, values.
     n : int
         Number of items.
     device : torch.device
@@ -58,12 +60,12 @@ def gram_on_device(
     --------
     >>> import numpy as np, torch
     >>> R = np.array([0, 2, 4]), np.array([0, 1, 1, 2]), np.array([1.0, 1.0, 2.0, 1.0])
-    >>> gram_on_device(*R, 3, torch.device("cpu")).to_dense()
+    >>> gram_on_device(R, 3, torch.device("cpu")).to_dense()
     array([[1., 1., 0.],
            [1., 5., 2.],
            [0., 2., 1.]], dtype=float32)
     """
-    indptr, indices, values = _checked(indptr, indices, values, n)
+    indptr, indices, values = _checked(interactions, n)
     matrix = DevicePacked.zeros(n, tile or device_tile(n), dtype, device)
     users = len(indptr) - 1
     short = dtype == torch.float32 and device.type == "cuda" and weights is None and _is_short(values)
@@ -88,11 +90,9 @@ def gram_on_device(
     return matrix
 
 
-def _checked(
-    indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _checked(interactions: Triple, n: int) -> Triple:
     """Compressed rows of n columns, or DataError: a column that is out of range would end the device's process."""
-    indptr, indices, values = (np.asarray(part) for part in (indptr, indices, values))
+    indptr, indices, values = (np.asarray(part) for part in interactions)
     whole = (
         len(indptr) and indptr[0] == 0 and indptr[-1] == len(indices) == len(values) and (np.diff(indptr) >= 0).all()
     )
