@@ -1,4 +1,4 @@
-"""Runs a function of a benchmark in a fresh process and measures it: its seconds and its memory."""
+"""Runs a function of a benchmark in a fresh process and weighs it: its seconds and its memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from deql._system.measure import Sample, measured
+from deql._system.measure import Sample, weigh
 
 __all__ = ["Sample", "Task", "measure", "measure_all", "serve", "show"]
 
@@ -28,7 +28,7 @@ def serve(tasks: Mapping[str, Callable[..., Task]]) -> None:
         return
     name, *arguments = sys.argv[2:]
     task = tasks[name](*arguments)
-    result, sample = measured(task.work)
+    result, sample = weigh(task.work)
     print(json.dumps(asdict(replace(sample, facts=task.finish(result)))))
     sys.exit()
 

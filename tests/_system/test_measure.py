@@ -7,7 +7,7 @@ from deql._system.measure import Sample
 
 WORK = """
 import numpy as np
-from deql._system.measure import measured
+from deql._system.measure import weigh
 
 earlier = np.ones(96 * 2**20, np.uint8)  # a peak of its own, before the work
 del earlier
@@ -18,7 +18,7 @@ def work():
     return first + np.ones(24 * 2**20, np.uint8).sum()
 
 
-made, sample = measured(work)
+made, sample = weigh(work)
 print(made, sample.beyond_mib)
 """
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from deql.errors import DeqlError
 
-__all__ = ["Sample", "measured"]
+__all__ = ["Sample", "weigh"]
 
 Made = TypeVar("Made")
 
@@ -46,14 +46,14 @@ class Sample:
         return self.peak_mib - self.before_mib
 
 
-def measured(work: Callable[[], Made]) -> tuple[Made, Sample]:
+def weigh(work: Callable[[], Made]) -> tuple[Made, Sample]:
     """Do some work and read the gauges before and after it.
 
-    Memory is the whole process's, so that work is best measured in a process of its own.
+    Memory is the whole process's, so that work is best weighed in a process of its own.
 
     Examples
     --------
-    >>> made, sample = measured(lambda: bytes(2**20))
+    >>> made, sample = weigh(lambda: bytes(2**20))
     >>> len(made), sample.seconds < 1
     (1048576, True)
     """
@@ -73,7 +73,7 @@ def _memory(gauge: str) -> float:
             if line.startswith(f"{gauge}:"):
                 return int(line.split()[1]) / 1024
     if sys.platform == "win32":
-        raise DeqlError("this system does not tell how much memory a process takes: measured it on Linux or macOS")
+        raise DeqlError("this system does not tell how much memory a process takes: weigh it on Linux or macOS")
     import resource
 
     # Not on Linux: there a process inherits this number from the one that started it. macOS counts in bytes.

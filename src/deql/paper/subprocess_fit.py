@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from deql._system.measure import Sample, measured
+from deql._system.measure import Sample, weigh
 from deql._system.threads import set_threads, thread_count
 from deql.data import Interactions
 from deql.errors import DeqlError, reason
@@ -132,7 +132,7 @@ def _fit(request: dict[str, Any]) -> Sample:
     engine = choose_engine(train.matrix, engine=model.engine, dtype=model.dtype)
     _warm_up(model, engine, train)
     device = _cuda(engine.device) if isinstance(engine, Torch) else None
-    fitted, sample = measured(lambda: model.fit(train))
+    fitted, sample = weigh(lambda: model.fit(train))
     facts: dict[str, Any] = {"engine": fitted.engine_}
     if device is not None and fitted.engine_ == "torch":
         import torch
