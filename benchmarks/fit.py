@@ -223,7 +223,7 @@ TASKS: dict[str, Callable[..., Task]] = {
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if deql and the paper's algorithm disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh deql's fit.")
+    parser = argparse.ArgumentParser(description="Time and measure deql's fit.")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
     parser.add_argument("--n", type=int, default=12_000, help="items of the synthetic data")
     parser.add_argument("--data", nargs="+", choices=("debian", "synthetic"), default=("debian", "synthetic"))

@@ -223,7 +223,7 @@ def compare_parts(path: str, rows: int, repeats: int) -> int:
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the counts disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh reading a CSV file.")
+    parser = argparse.ArgumentParser(description="Time and measure reading a CSV file.")
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
     parser.add_argument("--parts", action="store_true", help="the kernels of reading one by one instead")

@@ -105,7 +105,7 @@ TASKS: dict[str, Callable[..., Task]] = {"data": save_data, "deql": recommend_de
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the lists disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh deql's recommend.")
+    parser = argparse.ArgumentParser(description="Time and measure deql's recommend.")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
     options = parser.parse_args()
     ours = {copies: f"deql, {copies} × users" if copies > 1 else "deql" for copies in COPIES}

@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deql.data.interactions import canonical
-from deql.errors import NotPositiveDefiniteError, ParameterError, PrecisionError, TileFileError
+from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, TileFileError
 from deql.linalg.engines import disk
 from deql.linalg.engines.disk import disk_needed, invert_on_disk, least_budget, working_memory
+from deql.linalg.engines.engine import Problem
+from deql.linalg.engines.memory import invert_in_memory
 from deql.linalg.engines.tile_folder import TileFolder, remove_tiles
 from deql.linalg.gram import gram, user_weights, weighted_diagonal
-from deql.linalg.invert import check_inverse, invert
+from deql.linalg.invert import check_inverse
 from deql.linalg.packed import PackedSymmetric
 
 N, TILE, PIVOT = 50, 8, 16  # four pivots, the last of two columns
@@ -37,8 +39,9 @@ def plus(n):
 
 def fit(folder=None, n=N, tile=TILE, pivot=PIVOT, dtype=np.float64, seed=0, **options):
     R = table(n, seed)
-    options = {"budget": working_memory(n, tile, dtype, pivot), "fingerprint": "a", "diagonal_plus": plus(n)} | options
-    return invert_on_disk(R, weights=user_weights(R, 0.5), dtype=dtype, tile=tile, folder=folder, **options)
+    options = {"budget": working_memory(n, tile, dtype, pivot), "fingerprint": "a"} | options
+    problem = Problem(R, options.pop("added", plus(n)), user_weights(R, 0.5), np.dtype(dtype).name)
+    return invert_on_disk(problem, tile=tile, folder=folder, **options)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +90,7 @@ def test_agrees_with_the_memory_engine(pivot):
     R = table(300)
     memory = gram(R, weights=user_weights(R, 0.5), tile=64)
     memory.add_to_diagonal(plus(300))
-    invert(memory)
+    invert_in_memory(memory)
     P, residual = fit(n=300, tile=64, pivot=pivot, dtype=np.float32)
     assert P.dtype == np.float32
     assert residual < 5e-5
@@ -336,7 +339,7 @@ def test_no_more_memory_is_taken_than_the_budget(tmp_path):
     tracemalloc.start()
     try:
         # It goes on, so that the Gram matrix is not counted.
-        invert_on_disk(R, diagonal_plus=empty, folder=tmp_path, budget=budget, fingerprint="a", tile=tile)
+        invert_on_disk(Problem(R, empty), budget, folder=tmp_path, fingerprint="a", tile=tile)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -348,14 +351,14 @@ def test_no_more_memory_is_taken_than_the_budget(tmp_path):
 def test_what_has_no_inverse_is_said_and_not_kept(tmp_path, left):
     own = weighted_diagonal(table(), user_weights(table(), 0.5))
     with pytest.raises(NotPositiveDefiniteError) as caught:
-        fit(tmp_path / "tiles", diagonal_plus=np.where(np.arange(N) == 37, left - own, 1.0))
+        fit(tmp_path / "tiles", added=np.where(np.arange(N) == 37, left - own, 1.0))
     assert caught.value.indices == [37]
     assert not any(tmp_path.iterdir())
 
 
 def test_an_inaccurate_inverse_is_refused_and_not_kept(tmp_path, monkeypatch):
     monkeypatch.setitem(check_inverse.__globals__, "LARGEST_RESIDUAL", 1e-30)
-    with pytest.raises(PrecisionError):
+    with pytest.raises(InaccurateInverseError):
         fit(tmp_path / "tiles")
     assert not any(tmp_path.iterdir())
 

@@ -12,12 +12,15 @@ from scipy.sparse import csr_array
 
 import deql
 from deql._system.strict_json import as_json
+from deql._system.units import parse_bytes, show_bytes
+from deql.engines import Auto, Disk, Torch
 from deql.errors import DataError, ParameterError, TooLargeError
-from deql.linalg.planner import calibration, choose_engine, memory_budget, parse_bytes, planner, resources
+from deql.linalg.engines import disk, resources
+from deql.linalg.engines.requirements import Need, Task
+from deql.linalg.engines.resources import Device, Resources
+from deql.linalg.planner import calibration, choose, planner
 from deql.linalg.planner.calibration import device_rates, disk_rates, predict
-from deql.linalg.planner.requirements import Need, Task
-from deql.linalg.planner.resources import Device, Resources
-from deql.linalg.planner.units import show_bytes
+from deql.linalg.planner.choose import choose_engine
 
 GIB = 2**30
 
@@ -39,7 +42,8 @@ def machine(monkeypatch, tmp_path):
                 int(memory * GIB), int(disk * GIB), place, on_disk, writable, "", bool(found), found if devices else ()
             )
 
-        monkeypatch.setattr(planner, "find_resources", find)
+        for module in (planner, choose):
+            monkeypatch.setattr(module, "find_resources", find)
         return looked
 
     return make
@@ -83,30 +87,30 @@ class TestChoice:
     )
     def test_the_first_that_fits(self, machine, n, there, engine):
         machine(**there)
-        assert choose_engine(n) == engine
+        assert choose_engine(n).name == engine
         if n > 2048:
             assert deql.plan(n, calibrate=False).engine == engine
 
     def test_double_precision_takes_twice_as_much(self, machine):
         machine(memory=4)
-        assert choose_engine(38_048) == "memory"
-        assert choose_engine(38_048, dtype="float64") == "disk"
+        assert choose_engine(38_048).name == "memory"
+        assert choose_engine(38_048, dtype="float64").name == "disk"
 
     def test_what_may_be_taken_bounds_the_memory_engine_too(self, machine):
         machine()
-        assert choose_engine(20_108, memory="512MiB") == "disk"
-        assert choose_engine(20_108, memory="2GiB") == "memory"
+        assert choose_engine(20_108, engine=Auto(memory="512MiB")).name == "disk"
+        assert choose_engine(20_108, engine=Auto(memory="2GiB")).name == "memory"
 
     def test_a_gram_matrix_that_is_kept_needs_its_own_room(self, machine):
         machine(memory=4)
-        assert choose_engine(38_048) == "memory"
+        assert choose_engine(38_048).name == "memory"
         with pytest.raises(
             TooLargeError, match=r"in memory it needs 5\.9 GiB .*; on disk it keeps one matrix"
         ) as error:
             choose_engine(38_048, matrices=2)
         assert "engine='disk'" not in str(error.value)
         machine(memory=8, devices=(6,))
-        assert (choose_engine(38_048), choose_engine(38_048, matrices=2)) == ("torch", "memory")
+        assert (choose_engine(38_048).name, choose_engine(38_048, matrices=2).name) == ("torch", "memory")
 
     def test_devices_are_looked_for_only_when_they_would_be_used(self, machine):
         looked = machine()
@@ -124,15 +128,15 @@ class TestChoice:
             choose_engine(91_599, engine="torch")
         machine(devices=())
         monkeypatch.setattr(
-            planner, "find_resources", lambda *_a, **_o: Resources(64 * GIB, 0, Path(), True, torch=True)
+            choose, "find_resources", lambda *_a, **_o: Resources(64 * GIB, 0, Path(), True, torch=True)
         )
         with pytest.raises(ParameterError, match="engine='torch' cannot be used: there is no device cuda:7"):
-            choose_engine(91_599, engine="torch", device="cuda:7")
+            choose_engine(91_599, engine=Torch("cuda:7"))
 
     def test_torch_on_the_processor_is_used_when_asked_for_and_never_else(self, machine):
         machine(devices=(70,))
-        assert choose_engine(5000, engine="torch", device="cpu") == "torch"
-        assert choose_engine(5000, device="cpu") == "memory"
+        assert choose_engine(5000, engine=Torch("cpu")).name == "torch"
+        assert choose_engine(5000, engine=Auto(device="cpu")).name == "memory"
 
     def test_bad_arguments(self):
         with pytest.raises(ParameterError, match="engine must be 'auto', 'memory', 'disk' or 'torch', got 'gpu'"):
@@ -181,7 +185,7 @@ class TestTooLarge:
         with pytest.raises(TooLargeError) as error:
             choose_engine(30_000)
         fewer = int(str(error.value).rsplit(", or ", 1)[1].removesuffix(" items").replace(",", ""))
-        assert choose_engine(fewer) == "memory"
+        assert choose_engine(fewer).name == "memory"
         with pytest.raises(TooLargeError):
             choose_engine(fewer + 1)
 
@@ -197,7 +201,7 @@ class TestTooLarge:
         assert kept == (users >= least).sum()
         smaller = deql.clean(deql.Interactions.from_csr(matrix), min_users_per_item=least)
         assert smaller.n_items == kept
-        assert choose_engine(smaller.matrix) == "memory"
+        assert choose_engine(smaller.matrix).name == "memory"
         with pytest.raises(TooLargeError):
             choose_engine(matrix[:, users >= least - 1])
 
@@ -207,7 +211,7 @@ class TestTooLarge:
             choose_engine(91_599)
         with pytest.raises(ParameterError, match="engine='disk' cannot be used"):
             choose_engine(91_599, engine="disk")
-        assert choose_engine(5000, engine="disk") == "disk", "memory has room for the files too"
+        assert choose_engine(5000, engine="disk").name == "disk", "memory has room for the files too"
 
     def test_a_folder_that_may_not_be_written_to(self, machine):
         machine(memory=8, writable=False)
@@ -217,11 +221,11 @@ class TestTooLarge:
     def test_a_budget_that_is_too_small(self, machine):
         machine()
         with pytest.raises(ParameterError, match=r"it needs memory of at least .* MiB, and was given 50 MiB") as error:
-            choose_engine(20_108, engine="disk", memory="50MiB")
+            choose_engine(20_108, engine=Disk("50MiB"))
         least = _numbers(str(error.value))[0]
-        assert choose_engine(20_108, engine="disk", memory=f"{least}MiB") == "disk"
+        assert choose_engine(20_108, engine=Disk(f"{least}MiB")).name == "disk"
         with pytest.raises(ParameterError):
-            choose_engine(20_108, engine="disk", memory=f"{int(least) - 1}MiB")
+            choose_engine(20_108, engine=Disk(f"{int(least) - 1}MiB"))
 
     def test_torch_is_missing(self, machine):
         machine()
@@ -370,8 +374,8 @@ class TestResources:
         assert resources.cuda_device() == ()
 
     def test_the_budget_is_half_of_what_is_free_and_all_of_it_to_go_on(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("deql._system.machine.free_memory", lambda: 8 * GIB)
-        assert memory_budget(None, tmp_path) == 4 * GIB
+        monkeypatch.setattr(disk, "free_memory", lambda: 8 * GIB)
+        assert Disk(folder=tmp_path).budget() == 4 * GIB
         (tmp_path / "deql-tiles.json").write_text("{}")
-        assert memory_budget(None, tmp_path) == 8 * GIB
-        assert memory_budget("1GiB", tmp_path) == GIB
+        assert Disk(folder=tmp_path).budget() == 8 * GIB
+        assert Disk("1GiB", tmp_path).budget() == GIB

@@ -6,12 +6,12 @@ from scipy.sparse import random_array
 
 torch = pytest.importorskip("torch")
 
-from deql.errors import DeviceError, NotPositiveDefiniteError, ParameterError, PrecisionError  # noqa: E402
+from deql.errors import DataError, DeviceError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError  # noqa: E402
 from deql.linalg.engines import torch_packed as device_packed  # noqa: E402
 from deql.linalg.engines.torch_gram import gram_on_device  # noqa: E402
 from deql.linalg.engines.torch_invert import invert_on_device, invert_through_device  # noqa: E402
 from deql.linalg.engines.torch_packed import DevicePacked, open_device  # noqa: E402
-from deql.linalg.engines.torch_products import Products, products_in  # noqa: E402
+from deql.linalg.engines.torch_products import Products, arithmetic_set  # noqa: E402
 from deql.linalg.engines.torch_streaming import Streamed  # noqa: E402
 from deql.linalg.gram import gram, user_weights  # noqa: E402
 from deql.linalg.invert import check_inverse  # noqa: E402
@@ -36,14 +36,14 @@ def relative(P, A):
     return np.abs(P.to_dense() - exact).max() / np.abs(exact).max()
 
 
-@pytest.mark.parametrize("precision", ACCURACY)
+@pytest.mark.parametrize("arithmetic", ACCURACY)
 @pytest.mark.parametrize(("n", "tile"), [(300, 64), (300, 77), (700, 700)])
-def test_every_precision_inverts_as_well_as_it_promises(precision, n, tile, device):
-    A = positive_definite(n, 1, np.float64 if precision == "float64" else np.float32)
+def test_every_precision_inverts_as_well_as_it_promises(arithmetic, n, tile, device):
+    A = positive_definite(n, 1, np.float64 if arithmetic == "float64" else np.float32)
     P = sent(A, tile, device)
-    residual = invert_on_device(P, precision)
-    assert relative(P, A) < ACCURACY[precision]
-    assert residual < 20 * ACCURACY[precision]
+    residual = invert_on_device(P, arithmetic)
+    assert relative(P, A) < ACCURACY[arithmetic]
+    assert residual < 20 * ACCURACY[arithmetic]
     for _, block in P.to_host().blocks():
         np.testing.assert_array_equal(block[: block.shape[1]], block[: block.shape[1]].T)
 
@@ -71,7 +71,7 @@ def test_items_of_very_different_weight_are_inverted_as_well(monkeypatch, device
     A = positive_definite(200, 4)
     scale = 10 ** np.random.default_rng(4).uniform(-4, 4, 200)  # entries over sixteen orders of magnitude
     P = sent((A * scale[:, None] * scale).astype(np.float32), 64, device)
-    # The residual of such a matrix is large in any precision: it compares entries of all sizes.
+    # The residual of such a matrix is large in any arithmetic: it compares entries of all sizes.
     monkeypatch.setitem(check_inverse.__globals__, "LARGEST_RESIDUAL", np.inf)
     invert_on_device(P, "fp16x3")
     exact = np.linalg.inv(A)
@@ -87,7 +87,7 @@ def test_gram_on_a_device_is_the_host_s(weighted, values, dtype, monkeypatch, de
     R.data[:] = {"ones": 1.0, "ratings": np.round(R.data * 10) / 2, "reals": R.data}[values]
     R.sort_indices()
     weights = user_weights(R, 0.5) if weighted else None
-    S = gram_on_device(R.indptr, R.indices, R.data, 70, device, weights=weights, dtype=getattr(torch, dtype), tile=64)
+    S = gram_on_device((R.indptr, R.indices, R.data), 70, device, weights=weights, dtype=getattr(torch, dtype), tile=64)
     expected = gram(R, weights=weights, dtype=dtype, tile=64).to_dense()
     np.testing.assert_allclose(S.to_dense(), expected, rtol=2e-6 if dtype == "float32" else 1e-13)
     if values != "reals" and not weighted:
@@ -128,7 +128,7 @@ def test_a_precision_that_is_too_short_for_the_matrix_is_refused(device):
     A = ((Q * spectrum) @ Q.T).astype(np.float32)
     A = (A + A.T) / 2
     invert_on_device(sent(A, 32, device), "float32")
-    with pytest.raises((PrecisionError, NotPositiveDefiniteError)):
+    with pytest.raises((InaccurateInverseError, NotPositiveDefiniteError)):
         invert_on_device(sent(A, 32, device), "tf32")
 
 
@@ -154,6 +154,20 @@ def test_too_little_memory_on_the_device_is_one_sentence(monkeypatch):
 def test_the_caller_s_setting_for_tf32_is_restored():
     settings_ = torch.backends.cuda.matmul
     before = settings_.fp32_precision
-    with products_in("tf32"):
+    with arithmetic_set("tf32"):
         assert settings_.fp32_precision == "tf32"
     assert settings_.fp32_precision == before
+
+
+@pytest.mark.parametrize(
+    ("interactions", "words"),
+    [
+        (([0, 1], [4], [1.0]), "interactions must have columns from 0 to 3, and one is 4"),
+        (([0, 1], [-1], [1.0]), "and one is -1"),
+        (([0, 2], [1], [1.0]), "indptr, indices and values"),
+        (([0, 2, 1], [1], [1.0]), "indptr, indices and values"),
+    ],
+)
+def test_interactions_that_are_none(interactions, words):
+    with pytest.raises(DataError, match=words):
+        gram_on_device(tuple(map(np.array, interactions)), 4, CPU)

@@ -26,18 +26,16 @@ import deql.models.elsa.training
 from deql import rules
 from deql.linalg.engines.torch_gram import gram_on_device
 from deql.linalg.engines.torch_invert import invert_on_device
-from deql.ranking.torch_rank import scan
+from deql.ranking.torch_rank import Scan, scan
 
 table = [np.array(part) for part in json.load(sys.stdin)]
 n = int(table[1].max()) + 1
-P = gram_on_device(*table, n, torch.device("cpu"), dtype=torch.float64)
+P = gram_on_device(table, n, torch.device("cpu"), dtype=torch.float64)
 counts = P.diagonal()
 P.add_to_diagonal(2.0 + counts)
 invert_on_device(P)
 gain, shift = rules.decoupled(P.diagonal(), counts, l2=2.0, dropout=0.5, b=2.0)
-sums, items, found = scan(
-    P, gain[None], shift[None], *table, keep=n, exclude_seen=True, allowed=np.ones(n, bool)
-)
+sums, items, found = scan(Scan(P, gain[None], shift[None], table, n, True, np.ones(n, bool)))
 print(json.dumps([
     {int(item): float(sums[u, c] * gain[item]) for c, item in enumerate(items[u, : found[u]])}
     for u in range(len(found))

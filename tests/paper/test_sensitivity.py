@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import deql
+from deql.engines import Memory, Torch
 from deql.errors import TooLargeError
 from deql.paper import sensitivity, sensitivity_curves
 from deql.paper.hyperparameters import Choice, write_choices
@@ -123,7 +124,7 @@ def test_at_a_fixed_lambda_each_b_is_the_papers_model(small, undrawn, tmp_path):
 @pytest.mark.parametrize(
     ("machine", "engine", "made"),
     [
-        ({}, "torch", True), ({}, "memory", False), ({"engine": "torch", "device": "cpu"}, "torch", False),
+        ({}, Torch(), True), ({}, Memory(), False), ({"engine": "torch", "device": "cpu"}, Torch("cpu"), False),
         ({}, TooLargeError("too large"), False),
     ],
 )  # fmt: skip
@@ -137,17 +138,17 @@ def test_many_items_have_a_fixed_lambda_on_a_gpu_or_once_it_is_remembered(
         sensitivity_curves, "curve_facts", lambda bs, _: {"b": bs, "users": 1} | dict.fromkeys(METRICS, flat)
     )
 
-    def choose(*_):
+    def choose(*_, **__):
         if isinstance(engine, Exception):
             raise engine
         return engine
 
-    monkeypatch.setattr("deql.linalg.solve.Options.choose", choose)
+    monkeypatch.setattr(sensitivity_curves, "choose_engine", choose)
     wanted = table_request(tmp_path, machine=machine)
     found = sensitivity_curves.at_fixed_lambda(wanted.log, wanted.datasets[0], FOUND)
     assert (found is not None) is made
     if made:
-        monkeypatch.setattr("deql.linalg.solve.Options.choose", lambda *_: "memory")
+        monkeypatch.setattr(sensitivity_curves, "choose_engine", lambda *_, **__: Memory())
         again = sensitivity_curves.at_fixed_lambda(wanted.log, wanted.datasets[0], FOUND)
         assert again.l2 == found.l2
         assert len(wanted.log.used) == 1

@@ -248,7 +248,7 @@ def test_another_precision_is_measured_anew(small, undrawn, tmp_path):
     significance(wanted)
     significance(replace(wanted, log=MeasurementLog(wanted.log.journal, tell=tell)))
     with pytest.raises(KeyboardInterrupt):
-        significance(replace(wanted, log=MeasurementLog(wanted.log.journal, {"precision": "tf32"}, tell)))
+        significance(replace(wanted, log=MeasurementLog(wanted.log.journal, {"arithmetic": "tf32"}, tell)))
 
 
 def test_other_hyper_parameters_or_data_are_measured_anew(small, undrawn, tmp_path, monkeypatch):

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from deql._system.units import parse_bytes
 from deql.cli.options import ModelFile
 from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError
-from deql.linalg.planner import parse_bytes
 from deql.serve.curve import read_curve
 from deql.serve.settings import Limits, Settings
 

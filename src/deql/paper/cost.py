@@ -109,7 +109,7 @@ def _measure(
 
     Where none can, the reason is not in the rows, and is raised.
     """
-    typed = {name: value for name, value in log.machine.items() if name not in ("progress", "folder")}
+    typed = {name: value for name, value in log.machine.items() if name not in ("progress", "folder", "arithmetic")}
     costs: list[_FitCost] = []
     failed: list[_Failed] = []
     with TemporaryDirectory(prefix="deql-") as folder:

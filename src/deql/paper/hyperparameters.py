@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deql.errors import DataError, DeqlError, reason
+from deql.linalg.planner.choose import engine_from
 from deql.models import DEQL, DLAE, EASE, EDLAE, RDLAE, RLAE
 from deql.models.linear import LinearAutoencoder
 from deql.paper.published import LINEAR, METRICS, WEIGHTED
@@ -67,7 +68,7 @@ class Choice:
     validation: dict[str, float] = field(default_factory=dict)
 
     def model(self, **machine: Any) -> LinearAutoencoder:
-        """The model, not fitted; ``machine`` says how it is to be computed.
+        """The model, not fitted; ``machine`` says how it is to be computed: its engine's name and parameters, progress.
 
         Examples
         --------
@@ -75,7 +76,8 @@ class Choice:
         80.0
         """
         kind, fixed, _ = _KINDS[self.row]
-        return kind(**fixed | self.parameters | machine)
+        shown = {"progress": machine.pop("progress")} if "progress" in machine else {}
+        return kind(**fixed | self.parameters | shown, engine=engine_from(machine))
 
     @property
     def words(self) -> str:

@@ -15,9 +15,10 @@ from typing import Any
 import deql
 from deql._system.strict_json import as_json
 from deql._system.threads import thread_count
-from deql.errors import JournalError, NotPositiveDefiniteError, PrecisionError
+from deql.errors import InaccurateInverseError, JournalError, NotPositiveDefiniteError
 from deql.evaluation.model_groups import Tell, fit_and_evaluate, sharing
 from deql.io.journal import Journal
+from deql.linalg.planner.choose import as_engine
 from deql.models.base import OF_THE_MACHINE
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
@@ -47,17 +48,17 @@ def threads_in_words() -> str:
 
 
 def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
-    """What makes a model the one it is, without how it is computed; but for a precision that was asked for.
+    """What makes a model the one it is, without how it is computed; but for an arithmetic that was asked for.
 
     Examples
     --------
     >>> hyper_parameters(deql.EASE(80.0, engine="memory"))
     {'model': 'EASE', 'user_power': 0.0, 'popularity_power': 0.0, 'dtype': 'float32', 'l2': 80.0}
     """
-    computed = OF_THE_MACHINE | {"engine"} | ({"precision"} if model.precision is None else set())
-    return {"model": type(model).__name__} | {
-        name: value for name, value in model.get_params().items() if name not in computed
-    }
+    arithmetic = as_engine(model.engine).words.get("arithmetic")
+    own = {name: value for name, value in model.get_params().items() if name not in OF_THE_MACHINE | {"engine"}}
+    # Journals have called it so from the beginning.
+    return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})
 
 
 @dataclass(eq=False)
@@ -153,7 +154,7 @@ class MeasurementLog:
 def _evaluate(models: Mapping[str, LinearAutoencoder], dataset: PaperDataset) -> dict[str, Record]:
     try:
         results = fit_and_evaluate(models, dataset.first.train, dataset.first.test, METRICS)
-    except (NotPositiveDefiniteError, PrecisionError) as error:  # the others may do
+    except (NotPositiveDefiniteError, InaccurateInverseError) as error:  # the others may do
         return {name: {"failure": str(error)} for name in models}
     return {
         name: result.means | {"errors": result.standard_errors, "users": len(result.users)}

@@ -12,6 +12,8 @@ from deql.evaluation import Evaluation
 from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import fit_and_evaluate
 from deql.evaluation.significance import paired_t
+from deql.linalg.engines.torch_engine import Torch
+from deql.linalg.planner.choose import choose_engine
 from deql.models import DEQL
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
@@ -202,7 +204,8 @@ def _affordable(model: LinearAutoencoder, dataset: PaperDataset) -> bool:
     if train.n_items <= AFFORDABLE:
         return True
     try:
-        return model._options.choose(train.matrix) == "torch" and model.device != "cpu"
+        engine = choose_engine(train.matrix, engine=model.engine, dtype=model.dtype)
+        return isinstance(engine, Torch) and engine.device != "cpu"
     except TooLargeError:
         return False
 

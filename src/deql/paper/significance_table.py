@@ -76,7 +76,7 @@ def _compare(log: MeasurementLog, dataset: PaperDataset, choices: Mapping[str, C
     measured = {row: choices[row] for row in dict.fromkeys(model_of.values())}
     splits = []
     met = dataset.first.test.held_out.users[:0]
-    precision = log.machine.get("precision")
+    arithmetic = log.machine.get("arithmetic")
     for seed in SEEDS:
         split = dataset.first if seed == 0 else dataset.split(seed)
         users = split.test.held_out.users
@@ -85,7 +85,7 @@ def _compare(log: MeasurementLog, dataset: PaperDataset, choices: Mapping[str, C
             row: " ".join(f"{name}={float(value)}" for name, value in choice.parameters.items())
             for row, choice in measured.items()
         }
-        key |= {"precision": precision} if precision else {}
+        key |= {"precision": arithmetic} if arithmetic else {}
         told = f"{dataset.label}, split {seed + 1} of {len(SEEDS)}"
         found = log.get_or_measure(f"split {seed}", key, partial(_evaluate, log, split, measured, new, told))["found"]
         splits.append(found | {"means": {row: found["means"][model] for row, model in model_of.items()}})

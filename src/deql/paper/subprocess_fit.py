@@ -22,6 +22,9 @@ from deql._system.measure import Measurement, measure
 from deql._system.threads import set_threads, thread_count
 from deql.data import Interactions
 from deql.errors import DeqlError, reason
+from deql.linalg.engines.engine import Engine
+from deql.linalg.engines.torch_engine import Torch
+from deql.linalg.planner.choose import choose_engine
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
 from deql.split import load_split
@@ -123,9 +126,9 @@ def _fit(request: dict[str, Any]) -> Measurement:
     set_threads(request["threads"])
     model = Choice(request["row"], request["parameters"], "found").model(**request["machine"])
     train = load_split(request["split"]).train
-    engine = model._options.choose(train.matrix)
+    engine = choose_engine(train.matrix, engine=model.engine, dtype=model.dtype)
     _warm_up(model, engine, train)
-    device = _cuda(model) if engine == "torch" else None
+    device = _cuda(engine.device) if isinstance(engine, Torch) else None
     fitted, took = measure(lambda: model.fit(train))
     facts: dict[str, Any] = {"engine": fitted.engine_}
     if device is not None and fitted.engine_ == "torch":
@@ -135,23 +138,23 @@ def _fit(request: dict[str, Any]) -> Measurement:
     return replace(took, facts=facts)
 
 
-def _warm_up(model: LinearAutoencoder, engine: str, train: Interactions) -> None:
+def _warm_up(model: LinearAutoencoder, engine: Engine, train: Interactions) -> None:
     """Load the kernels for the types of these data, and what the engine needs, by a fit of two items."""
     types = train.matrix.indptr.dtype, train.matrix.indices.dtype, train.matrix.dtype
     indptr, indices, values = (
         np.array(part, kind) for part, kind in zip(([0, 2, 3], [0, 1, 0], [1, 1, 1]), types, strict=True)
     )
     small = Interactions(csr_array((values, indices, indptr), shape=(2, 2)), np.arange(2), np.arange(2))
-    type(model)(**model.get_params() | {"engine": engine, "folder": None, "progress": False}).fit(small)
+    type(model)(**model.get_params() | {"engine": engine.without_folder(), "progress": False}).fit(small)
 
 
-def _cuda(model: LinearAutoencoder) -> Any:
+def _cuda(name: str | None) -> Any:
     """The device, its peak of memory forgotten; None for a processor."""
     import torch
 
     from deql.linalg.engines.torch_packed import open_device
 
-    device = open_device(model.device)
+    device = open_device(name)
     if device.type != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats(device)

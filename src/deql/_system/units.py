@@ -29,7 +29,8 @@ def parse_bytes(amount: Any, name: str = "memory") -> int:
     factor = _FACTORS.get(found[2].lower()) if found else None
     if isinstance(amount, bool) or found is None or factor is None or not (size := int(float(found[1]) * factor)):
         raise ParameterError(
-            f"{name} must be a number of bytes such as '4GiB', '512MiB' or 4_000_000_000, got {amount!r}"
+            f"{name} must be a number of bytes such as '4GiB', '512MiB' or 4_000_000_000, got {amount!r}",
+            parameter=name,
         )
     return size
 

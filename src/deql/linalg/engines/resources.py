@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deql._system.machine import free_memory, resident_file_system
+from deql.linalg.engines.tile_folder import as_path, scratch_folder
 
 __all__ = ["Device", "Resources", "cuda_device", "find_resources"]
 
@@ -88,8 +89,6 @@ def find_resources(
     >>> find_resources(devices=False).memory > 0
     True
     """
-    from deql.linalg.engines.tile_folder import as_path, scratch_folder
-
     place = scratch_folder() if folder is None else as_path(folder)
     unreachable = ""
     if not place.is_dir() and (place.exists() or not place.parent.is_dir()):
