@@ -289,7 +289,7 @@ def compare(
     Examples
     --------
     >>> import deql
-    >>> data = deql.datasets.debian().take_users(slice(0, 3000))
+    >>> data = deql.datasets.debian().take_users(slice(0, 800)).without_empty()
     >>> found = deql.compare([deql.Popularity(), deql.EASE(10.0)], data, splits=3, baseline="Popularity")
     >>> found.best("ndcg@20"), found.tests("ndcg@20")[0].significant
     ('EASE l2=10', True)

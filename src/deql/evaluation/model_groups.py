@@ -123,8 +123,8 @@ def fit_and_evaluate(
     Examples
     --------
     >>> import deql
-    >>> data = deql.datasets.debian()
-    >>> split = deql.split_strong(data.take_users(slice(0, 2000)))
+    >>> data = deql.datasets.debian().take_users(slice(0, 800)).without_empty()
+    >>> split = deql.split_strong(data)
     >>> models = {"kept": deql.DEQL(b=1.0), "dropped": deql.DEQL(b=0.0)}
     >>> list(fit_and_evaluate(models, split.train, split.test, ["recall@20"]))
     ['kept', 'dropped']

@@ -97,7 +97,7 @@ def tune(
     Examples
     --------
     >>> import deql
-    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
+    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 800)).without_empty())
     >>> best = deql.tune(split, {"l2": [3, 30], "dropout": 0.3, "user_power": 0, "popularity_power": 0})
     >>> best.inverses, best.table.height, best.best["l2"]
     (2, 22, 3.0)
