@@ -25,6 +25,7 @@ __all__ = [
     "coverage",
     "gini",
     "hit_rate",
+    "lower_is_better",
     "ndcg",
     "novelty",
     "parse_metric",
@@ -180,6 +181,17 @@ LIST_METRICS: dict[str, Callable[[Hits, Counts, int], Values]] = {
 
 METRICS = (*LIST_METRICS, "coverage", "gini", "novelty", "mse")
 """Every name that a metric can have; all but mse are followed by @ and k."""
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a small value of the metric is a good one.
+
+    Examples
+    --------
+    >>> lower_is_better("mse"), lower_is_better("ndcg@20")
+    (True, False)
+    """
+    return metric.partition("@")[0] in ("mse", "gini")
 
 
 def parse_metric(text: str) -> tuple[str, int]:

@@ -80,10 +80,10 @@ class SplitOptions:
     ] = None
     seed: Seed = None
 
-    def chosen(self, protocol: Protocol | None, **more: Any) -> dict[str, Any]:
+    def chosen(self, protocol: Protocol | None) -> dict[str, Any]:
         """Those that were typed, if they belong to the protocol; leave-last counts with whole numbers."""
         how = protocol or Protocol.strong
-        typed = {name: value for name, value in (vars(self) | more).items() if value is not None}
+        typed = {name: value for name, value in vars(self).items() if value is not None}
         for name in typed:
             if name not in _BELONGS[how]:
                 raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {how.value}")

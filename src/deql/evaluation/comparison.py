@@ -13,23 +13,14 @@ from numpy.typing import NDArray
 
 from deql._system.strict_json import as_json
 from deql.errors import ParameterError
+from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, wilcoxon
+from deql.metrics import lower_is_better
 
-__all__ = ["LEVEL", "Comparison", "PairedTest", "lower_is_better"]
+__all__ = ["LEVEL", "Comparison", "PairedTest"]
 
 LEVEL = 0.05
 Over = Literal["splits", "users"]
-
-
-def lower_is_better(metric: str) -> bool:
-    """Whether a small value of the metric is a good one.
-
-    Examples
-    --------
-    >>> lower_is_better("mse"), lower_is_better("ndcg@20")
-    (True, False)
-    """
-    return metric.partition("@")[0] in ("mse", "gini")
 
 
 @dataclass(frozen=True)
@@ -228,19 +219,13 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Two tables in Markdown: the values, best ones bold, and the tests."""
-        from deql.report.tables import comparison_markdown
-
         return comparison_markdown(self)
 
     def to_latex(self) -> str:
         """Two tables in LaTeX (package booktabs), as the paper's: mean ± sd, and p-values."""
-        from deql.report.tables import comparison_latex
-
         return comparison_latex(self)
 
     def __str__(self) -> str:
-        from deql.report.tables import comparison_text
-
         return comparison_text(self)
 
     def _oriented(self, metric: str, over: Over) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.tables import Cell, Grid, number, p_value
 from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import judge
 from deql.paper.document import Figure, Section
@@ -23,7 +24,7 @@ from deql.paper.registry import Order, beside_paper, compared_heads
 from deql.paper.runs import Run, hyper_parameters
 from deql.report import page, plots
 from deql.report.comparison_page import mean_interval
-from deql.report.tables import Cell, Grid, number, p_value
+from deql.report.plots import Labels
 from deql.split import Split
 
 __all__ = ["SEEDS", "significance"]
@@ -234,7 +235,7 @@ def _figures(
     for metric in METRICS:
         name, shown = f"{bench.key}-{page.anchor(metric)}", NAMES[metric]
         values = {row: values_on(splits, row, metric) for row in models}
-        svg = plots.splits(f"{name}-values", f"{shown} on each split of {bench.label}", values, shown)
+        svg = plots.splits(Labels(f"{name}-values", f"{shown} on each split of {bench.label}", shown), values)
         drawn.append(Figure(svg, f"{shown} on each of {len(SEEDS)} splits of {bench.label}; the stroke is the mean."))
         made = {
             f"{model_of[test.better]} − {model_of[test.other]}":
@@ -243,7 +244,7 @@ def _figures(
         }  # fmt: skip
         if made:
             title = f"Differences of {shown} on each split of {bench.label}"
-            svg = plots.differences(f"{name}-differences", title, made, f"difference of {shown}")
+            svg = plots.differences(Labels(f"{name}-differences", title, f"difference of {shown}"), made)
             drawn.append(Figure(svg, f"{title}, with the mean and its 95 % interval (Student's t)."))
     return drawn
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deql._system.strict_json import as_json
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
-from deql.evaluation.comparison import lower_is_better
 from deql.evaluation.significance import paired_t
+from deql.metrics import lower_is_better
 from deql.models import DEQL
 from deql.tuning.space import PARAMETERS, Point, Rule, Space, in_words
 from deql.tuning.trials import Outcome, Workbench

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from deql.errors import DeqlError, JournalError, ParameterError
-from deql.evaluation.comparison import lower_is_better
 from deql.evaluation.model_groups import Tell
 from deql.io.journal import Journal
+from deql.metrics import lower_is_better
 from deql.tuning.space import Point, Rule, in_words
 from deql.tuning.trainer import Trainer
 
