@@ -57,7 +57,7 @@ def rows() -> dict[str, str]:
 def fit(spec: str) -> Task:
     """A fit, compiled kernels loaded beforehand; accuracy on the test users and file size afterwards."""
     import deql
-    from deql.cli.specs import parse_spec
+    from deql.cli.model_specs import parse_spec
     from deql.models import Recommender
 
     split = deql.split_strong(deql.datasets.debian())
@@ -80,7 +80,7 @@ def fit(spec: str) -> Task:
 def choose(names: list[str]) -> dict[str, str]:
     """The best of each grid on the validation users."""
     import deql
-    from deql.cli.specs import parse_spec
+    from deql.cli.model_specs import parse_spec
 
     split = deql.split_strong(deql.datasets.debian())
     chosen = {}

@@ -91,7 +91,7 @@ def test_in_the_terminal(capsys, place, monkeypatch):
 
 def test_all_of_them(capsys, place, monkeypatch):
     """Those tables that a data set belongs to."""
-    monkeypatch.setattr("deql.paper.registry.make", lambda name, *_: Document(name, "made", {}))
+    monkeypatch.setattr("deql.cli.reproduce.make", lambda name, *_: Document(name, "made", {}))
     facts = answer(capsys, "reproduce", "all", "--only", "debian-weak", "-o", "out")
     assert list(facts) == [name for name, table in TABLES.items() if "weak" in table.protocols]
     assert {f"{name}.html" for name in facts} <= names(place / "out")

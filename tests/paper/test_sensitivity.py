@@ -15,7 +15,7 @@ from deql.paper.paper_datasets import Bench
 from deql.paper.published import METRICS
 from deql.paper.registry import Order
 from deql.paper.sensitivity import b_sensitivity, verdict
-from deql.tuning.finish import CURVE
+from deql.tuning.winner import CURVE
 from tests.paper.common import order
 from tests.tuning.common import market
 
@@ -131,7 +131,7 @@ def test_many_items_have_a_fixed_lambda_on_a_gpu_or_once_it_is_remembered(
     small, tmp_path, monkeypatch, machine, engine, made
 ):
     monkeypatch.setattr(curves, "AFFORDABLE", 0)
-    monkeypatch.setattr(curves, "judge", lambda models, *_: dict.fromkeys(models, 0))
+    monkeypatch.setattr(curves, "fit_and_evaluate", lambda models, *_: dict.fromkeys(models, 0))
     flat = {"means": [0.1] * 10, "over_zero": [None] * 10, "under_peak": [None] * 10}
     monkeypatch.setattr(curves, "measure", lambda bs, _: {"b": bs, "users": 1} | dict.fromkeys(METRICS, flat))
 

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array
 
 import deql
 from deql import EASE, DeqlError, Interactions, Popularity
-from deql.evaluation.compare import compare
-from deql.evaluation.model_groups import judge, parameters
+from deql.evaluation.comparison import compare
+from deql.evaluation.model_groups import fit_and_evaluate, parameters
 from deql.report import page, plots
 from deql.report.comparison_page import comparison_page
 from deql.report.evaluation_page import curve_metrics, evaluation_page, group_lengths
@@ -65,7 +65,7 @@ def data():
 def evaluated(data):
     split = deql.split_strong(data, test_users=0.3)
     models = {NASTY: EASE(5.0), "popular": Popularity()}
-    results = judge(models, split.train, split.test, ["recall@5", "ndcg@5", *curve_metrics(["recall@5"])])
+    results = fit_and_evaluate(models, split.train, split.test, ["recall@5", "ndcg@5", *curve_metrics(["recall@5"])])
 
     def write():
         hyper = {name: parameters(model) for name, model in models.items()}

@@ -6,7 +6,7 @@ import polars as pl
 from deql import DEQL
 from deql.models import RDLAE
 from deql.tuning.space import Space
-from deql.tuning.tuning_result import Curve, Rival, Tuning
+from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
 
 PARAMETERS = ["l2", "dropout", "user_power", "b", "xi", "popularity_power"]
 B = [0.0, 0.5, 1.0, 2.0]
@@ -27,8 +27,8 @@ def made(rows, space=None, looks=(), metric="ndcg@20", **more):
     tried = {name: tuple(dict.fromkeys(v for v in column if v is not None)) for name, column in columns.items()}
     tuning = {
         "model": model, "table": table, "metric": metric, "best": best,
-        "curve": Curve(B, values, {name: [0.01, 0.02, 0.03, 0.04] for name in values}),
-        "rival": Rival(parameters | {"b": 0.0}, True, 0.2, 0.1, 0.01), "space": space or Space(**tried),
+        "curve": BCurve(B, values, {name: [0.01, 0.02, 0.03, 0.04] for name in values}),
+        "rival": BaselineComparison(parameters | {"b": 0.0}, True, 0.2, 0.1, 0.01), "space": space or Space(**tried),
         "looks": seen, "judged": 1234, "how": "the split has 1,234 validation users", "complete": True,
         "points": len({row[:3] for row in rows}), "inverses": len({row[:3] for row in rows}), "seconds": 12.3,
         "left_out": 0, "failures": [], "journal": None,

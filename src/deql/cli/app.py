@@ -16,35 +16,41 @@ from typing import Annotated, NoReturn
 import typer
 
 from deql import __version__
-from deql.cli import compare, data, demo, evaluate, fit, query, reproduce, serve, table, tune
-from deql.cli.show import say
+from deql.cli.lazy_group import lazy_group
+from deql.cli.output import say
 from deql.errors import DeqlError, reason
 
 __all__ = ["app", "main", "run"]
 
-app = typer.Typer(
+COMMANDS = {
+    "demo": "Fit, tune, judge and explain on the bundled data: Debian's package index. No network, no arguments.",
+    "fit": "Fit a model on a table of who did what and save it.",
+    "evaluate": "Fit models on a split's training part, or load them, and judge them on the users held out.",
+    "tune": "Find the best hyper-parameters on validation users, and save the model that has them.",
+    "compare": "Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction.",
+    "recommend": "Recommend items for a history, or for every user of a table.",
+    "similar": "Items that having ITEM speaks for most.",
+    "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
+    "serve": "Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again.",
+    "reproduce": "Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after "
+    "a kill.",
+}
+DATA_COMMANDS = {
+    "info": "Read a table and say what is in it: columns, counts, sparsity, how uneven it is.",
+    "convert": "Read a table, clean it, and write it in another format.",
+    "split": "Read a table, clean it, split it for honest evaluation, and save the split.",
+    "prepare": "Prepare one of the paper's data sets as the paper did, and say how its counts compare.",
+}
+
+app = lazy_group(
+    "deql.cli",
+    COMMANDS,
     name="deql",
     help="Closed-form recommenders: exact, fast, memory-lean and explainable. Start with: deql demo",
-    add_completion=False,
-    no_args_is_help=False,
 )
-app.command("demo")(demo.demo)
-app.command("fit")(fit.fit)
-app.command("evaluate")(evaluate.evaluate)
-app.command("tune")(tune.tune)
-app.command("compare")(compare.compare)
-app.command("recommend")(query.recommend)
-app.command("similar")(query.similar)
-app.command("explain")(query.explain)
-app.command("serve")(serve.serve)
-app.command("reproduce")(reproduce.reproduce)
-
-tables = typer.Typer(no_args_is_help=False, help="Look at tables, convert, clean and split them.")
-tables.command("info")(table.info)
-tables.command("convert")(table.convert)
-tables.command("split")(data.split)
-tables.command("prepare")(data.prepare)
-app.add_typer(tables, name="data")
+app.add_typer(
+    lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them."), name="data"
+)
 
 
 @app.callback(invoke_without_command=True)

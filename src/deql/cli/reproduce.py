@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from deql.cli.engines import EngineOptions
-from deql.cli.evaluate import print_grid
+from deql.cli.engine_options import EngineOptions
 from deql.cli.options import AsJson, with_options
-from deql.cli.show import console, print_json, print_words, progress_wanted, say, table
-from deql.cli.specs import near
+from deql.cli.output import console, did_you_mean, print_grid, print_json, print_words, progress_wanted, rich_table, say
 from deql.errors import DataError, ParameterError, reason
-
-if TYPE_CHECKING:
-    from deql.paper.document import Document
-    from deql.paper.paper_datasets import Absent, Bench, Protocol
-    from deql.paper.runs import Run
+from deql.io.atomic import write_text
+from deql.io.journal import Journal
+from deql.paper.document import Document, write_document
+from deql.paper.hyperparameter_search import search
+from deql.paper.hyperparameters import Choice, merged, own_choices, write_choices
+from deql.paper.paper_datasets import Absent, Bench, Protocol, find_benches, readable
+from deql.paper.registry import TABLES, Order, make
+from deql.paper.runs import Run
+from deql.report.page import need_report_extra
 
 __all__ = ["reproduce"]
 
@@ -48,12 +50,9 @@ def reproduce(
     engines: EngineOptions,
 ) -> None:
     """Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after a kill."""
-    from deql.paper.paper_datasets import find_benches, readable
-    from deql.paper.registry import TABLES
-
     known = [*TABLES, "all", "choices"]
     if name is not None and name not in known:
-        raise ParameterError(f"there is no table {name!r}{near(name, known)}: say {', '.join(known)}")
+        raise ParameterError(f"there is no table {name!r}{did_you_mean(name, known)}: say {', '.join(known)}")
     wanted = [one.strip() for one in (only or "").split(",") if one.strip()]
     benches, absent = find_benches(data, PROTOCOLS, wanted)
     if name is None:
@@ -64,8 +63,6 @@ def reproduce(
         engines.refuse_with("choices", ": a search takes a CUDA device where there is one")
     names = _can_be_made(name, benches, absent, wanted)
     if name != "choices":
-        from deql.report.page import need_report_extra
-
         need_report_extra()
     folder = _make_folder(out)
     run = _open(folder, engines)
@@ -85,16 +82,12 @@ def reproduce(
 
 def _about(name: str, several: Sequence[Place]) -> list[Place]:
     """Those data sets, there or not, that a table is about."""
-    from deql.paper.registry import TABLES
-
     protocols = TABLES[name].protocols if name in TABLES else PROTOCOLS
     return [one for one in several if one.protocol in protocols]
 
 
 def _can_be_made(name: str, benches: Sequence[Bench], absent: Sequence[Absent], wanted: Sequence[str]) -> list[str]:
     """The tables of a name that there are data for; refused, before anything is written, if there are none."""
-    from deql.paper.registry import TABLES
-
     asked = list(TABLES) if name == "all" else [name]
     if names := [one for one in asked if _about(one, benches)]:
         return names
@@ -105,9 +98,6 @@ def _can_be_made(name: str, benches: Sequence[Bench], absent: Sequence[Absent], 
 def _make(
     name: str, run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, command: str
 ) -> Document:
-    from deql.paper.document import write_document
-    from deql.paper.registry import Order, make
-
     run.used = []
     document = make(name, Order(run, _about(name, benches), _about(name, absent), folder / CHOICES), command)
     for path in write_document(document, folder, name):
@@ -126,10 +116,6 @@ def _command(name: str, data: Path | None, wanted: Sequence[str], engines: Engin
 
 def _search(run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, as_json: bool) -> None:
     """Search for hyper-parameters anew, on validation data, and keep them beside the tables, which then use them."""
-    from deql.io.atomic import write_text
-    from deql.paper.hyperparameter_search import search
-    from deql.paper.hyperparameters import Choice, merged, own_choices, write_choices
-
     own = folder / CHOICES
     known = own_choices(own)
     for one in absent:
@@ -145,14 +131,12 @@ def _search(run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder
     else:
         for key, several in chosen.items():
             rows = [(one.row, one.words, *(f"{value:.4f}" for value in one.validation.values())) for one in several]
-            console().print(table(key, ["model", "", "recall@20", "ndcg@20"], rows))
+            console().print(rich_table(key, ["model", "", "recall@20", "ndcg@20"], rows))
     say(f"wrote {own}")
 
 
 def _list(benches: Sequence[Bench], absent: Sequence[Absent], as_json: bool) -> None:
     """What there is to make, and of which data sets."""
-    from deql.paper.registry import TABLES
-
     rows, facts = [], []
     for name, one in TABLES.items():
         there = list(dict.fromkeys(bench.name for bench in _about(name, benches)))
@@ -161,7 +145,7 @@ def _list(benches: Sequence[Bench], absent: Sequence[Absent], as_json: bool) -> 
     if as_json:
         print_json({"tables": facts, "absent": [vars(gone) for gone in absent]})
         return
-    console().print(table("", ["table", "", "", ""], rows))
+    console().print(rich_table("", ["table", "", "", ""], rows))
     for gone in absent:
         print_words(f"Not there: {gone.where}.")
 
@@ -205,8 +189,5 @@ def _make_folder(out: Path) -> Path:
 
 
 def _open(folder: Path, engines: EngineOptions) -> Run:
-    from deql.io.journal import Journal
-    from deql.paper.runs import Run
-
     machine: dict[str, Any] = engines.parameters() | {"progress": progress_wanted()}
     return Run(Journal(folder / JOURNAL, {}, "reproduction"), machine, say)

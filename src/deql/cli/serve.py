@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.query import ModelFile
-from deql.cli.show import say
+from deql.cli.options import ModelFile
+from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError
+from deql.linalg.planner import parse_bytes
+from deql.serve.curve import read_curve
 from deql.serve.settings import Limits, Settings
 
 __all__ = ["need_serve", "serve", "serve_with"]
@@ -46,11 +48,7 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log errors and changes, not every request.")] = False,
 ) -> None:
     """Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again."""
-    from deql.linalg.planner import parse_bytes
-
     need_serve()
-    from deql.serve.curve import read_curve
-
     if token is None:  # an option's empty variable counts as none; here it is a secret that was not filled in
         token = os.environ.get("DEQL_TOKEN")
     token = None if token is None else token.strip()

@@ -10,7 +10,7 @@ from typing import Any
 from deql.errors import TooLargeError
 from deql.evaluation import Evaluation
 from deql.evaluation.comparison import LEVEL
-from deql.evaluation.model_groups import judge
+from deql.evaluation.model_groups import fit_and_evaluate
 from deql.evaluation.significance import paired_t
 from deql.models import DEQL
 from deql.models.linear import LinearAutoencoder
@@ -210,7 +210,7 @@ def _work(
 
     def work() -> dict[str, Any]:
         run.say(f"{bench.label}: {told}")
-        return measure(bs, list(judge(models, bench.first.train, bench.first.test, METRICS).values()))
+        return measure(bs, list(fit_and_evaluate(models, bench.first.train, bench.first.test, METRICS).values()))
 
     return work
 

@@ -18,7 +18,7 @@ from deql.paper.registry import Order
 from deql.paper.runs import Run
 from deql.report import page, plots
 from deql.report.plots import Labels
-from deql.tuning.finish import CURVE
+from deql.tuning.winner import CURVE
 
 __all__ = ["b_sensitivity", "verdict"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from deql._system.tables import Cell, Grid, number, p_value
 from deql.evaluation.comparison import LEVEL
-from deql.evaluation.model_groups import judge
+from deql.evaluation.model_groups import fit_and_evaluate
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
 from deql.paper.paired import Pair, SplitTest, difference_sums, null, split_tests, values_on
@@ -117,7 +117,9 @@ def _judge(run: Run, split: Split, choices: Mapping[str, Choice], new: NDArray[A
     A user who is judged on several splits counts on the first.
     """
     models = {row: choice.model(**run.machine) for row, choice in choices.items()}
-    judged = judge(models, split.train, split.test, METRICS, lambda names: run.say(f"{told}: fitting {names}"))
+    judged = fit_and_evaluate(
+        models, split.train, split.test, METRICS, lambda names: run.say(f"{told}: fitting {names}")
+    )
     users = next(iter(judged.values())).users
     counted = np.isin(users, new)
     sums = {

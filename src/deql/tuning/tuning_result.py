@@ -17,13 +17,13 @@ from deql.tuning.tuning_summary import leaderboard_grid
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Curve", "Rival", "Tuning"]
+__all__ = ["BCurve", "BaselineComparison", "Tuning"]
 
 _FEW_USERS = 30
 
 
 @dataclass(frozen=True)
-class Curve:
+class BCurve:
     """Metrics over b with all else as the winner has it: the paper's sensitivity curve for these data.
 
     Attributes
@@ -44,18 +44,18 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Rival:
-    """The best model with b = 0 (EDLAE; EASE where nothing is dropped), and how the winner does against it.
+class BaselineComparison:
+    """The best model with b = 0 (EDLAE; EASE where nothing is dropped), and how the winner does against that baseline.
 
     Attributes
     ----------
     parameters : dict
         Its row of the leaderboard, or the winner's with b = 0 if the space has no b = 0.
     searched : bool
-        Whether the space has b = 0, so that the rival was chosen as freely as the winner.
+        Whether the space has b = 0, so that this baseline was chosen as freely as the winner.
     value : float
     difference : float
-        Mean over the validation users of winner − rival; negative is good where lower values are.
+        Mean over the validation users of winner − baseline; negative is good where lower values are.
     p_value : float
         One-sided paired t-test over those users.
     """
@@ -86,11 +86,11 @@ class Tuning:
         What decided.
     best : dict
         The first row of the table.
-    curve : Curve
-    rival : Rival
+    curve : BCurve
+    rival : BaselineComparison
     space : Space
     looks : polars.DataFrame
-        First looks, a row for each point, best first; no rows if there were none.
+        Points that were screened (measured on a sample of the items), best first; no rows if none were.
     judged : int
         How many validation users decided.
     how : str
@@ -114,8 +114,8 @@ class Tuning:
     table: pl.DataFrame
     metric: str
     best: dict[str, Any]
-    curve: Curve
-    rival: Rival
+    curve: BCurve
+    rival: BaselineComparison
     space: Space
     looks: pl.DataFrame
     judged: int

@@ -4,39 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from deql.cli.options import Seed, TableOptions
+from deql.cli.options import Seed, TableOptions, option_name
+from deql.data import Interactions
+from deql.data.readers.files import is_published_split
+from deql.datasets.public import read_lightgcn_split
 from deql.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from deql.data import Interactions
-    from deql.split import Split
+from deql.metrics import parse_metrics
+from deql.split import PROTOCOLS, Split, load_split, make_splits
 
 __all__ = [
-    "Data", "Metrics", "Models", "Protocol", "Report", "SplitOptions", "as_split", "metric_list", "open_source",
-    "words",
+    "Data", "Metrics", "Models", "ProtocolName", "Report", "SplitOptions", "as_split", "metric_list", "open_source",
+    "typed_options",
 ]  # fmt: skip
 
 
-class Protocol(StrEnum):
-    """Names of protocols on the command line."""
-
-    strong = "strong"
-    weak = "weak"
-    leave_last = "leave-last"
-
-
-_BELONGS = {
-    Protocol.strong: ("held_out", "test_users", "validation_users", "seed", "splits"),
-    Protocol.weak: ("held_out", "validation", "seed", "splits"),
-    Protocol.leave_last: ("test", "validation"),
-}
-
+ProtocolName = Literal["strong", "weak", "leave-last"]
 Data = Annotated[
     Path,
     typer.Argument(help="Split file, folder with train.txt and test.txt, or table to be split.", metavar="DATA"),
@@ -57,14 +45,10 @@ def metric_list(text: str) -> list[str]:
     >>> metric_list("recall@20, ndcg@20")
     ['recall@20', 'ndcg@20']
     """
-    from deql.metrics import parse_metric
-
     metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
     if not metrics:
         raise ParameterError("--metrics needs at least one, such as ndcg@20")
-    for metric in metrics:
-        parse_metric(metric)
-    return metrics
+    return list(parse_metrics(metrics))
 
 
 @dataclass(frozen=True)
@@ -80,67 +64,61 @@ class SplitOptions:
     ] = None
     seed: Seed = None
 
-    def chosen(self, protocol: Protocol | None) -> dict[str, Any]:
+    def chosen(self, protocol: ProtocolName | None) -> dict[str, Any]:
         """Those that were typed, if they belong to the protocol; leave-last counts with whole numbers."""
-        how = protocol or Protocol.strong
+        protocol = protocol or "strong"
+        known = set(signature(PROTOCOLS[protocol]).parameters)
+        if "seed" in known:  # what is drawn can be drawn again
+            known.add("splits")
         typed = {name: value for name, value in vars(self).items() if value is not None}
         for name in typed:
-            if name not in _BELONGS[how]:
-                raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {how.value}")
-        if how is Protocol.leave_last and float(typed.get("validation", 0.5)).is_integer():
+            if name not in known:
+                raise ParameterError(f"{option_name(name)} does not belong to the protocol {protocol}")
+        if protocol == "leave-last" and float(typed.get("validation", 0.5)).is_integer():
             typed["validation"] = int(typed["validation"])
         return typed
 
 
 def open_source(
-    path: Path, table: TableOptions, protocol: Protocol | None, chosen: dict[str, Any], quiet: bool
+    path: Path, table: TableOptions, protocol: ProtocolName | None, chosen: dict[str, Any], quiet: bool
 ) -> Split | Interactions:
     """Read a split, or a table that is still to be split.
 
     Options for reading and splitting belong to tables only; with a split they are an error rather than
     without effect.
     """
-    from deql.data.readers.files import is_published_split
-    from deql.datasets.public import read_lightgcn_split
-    from deql.split import load_split
-
     published = is_published_split(path)
     if not published and not _is_container(path):
-        return table.read(path, quiet=quiet, find_time=protocol is Protocol.leave_last)
-    typed = [f"--{name.replace('_', '-')}" for name in chosen] + ["--protocol"] * (protocol is not None)
-    typed += [f"--{name.replace('_', '-')}" for name in table.typed()]
+        return table.read(path, quiet=quiet, find_time=protocol == "leave-last")
+    typed = [*chosen, *(["protocol"] if protocol else []), *table.typed()]
     if typed:
-        raise ParameterError(f"{path} is split already, so {', '.join(typed)} cannot be chosen")
+        raise ParameterError(f"{path} is split already, so {', '.join(map(option_name, typed))} cannot be chosen")
     return read_lightgcn_split(path) if published else load_split(path)
 
 
-def as_split(found: Split | Interactions, protocol: Protocol | None, chosen: Mapping[str, Any]) -> Split:
+def as_split(found: Split | Interactions, protocol: ProtocolName | None, chosen: Mapping[str, Any]) -> Split:
     """A split as it is; of a table the one that was asked for."""
-    from deql.evaluation.compare import make_splits
-    from deql.split import Split
-
     if isinstance(found, Split):
         return found
     options = dict(chosen)
     seed = options.pop("seed", 0)
-    return next(make_splits(found, 1, (protocol or Protocol.strong).value, seed, options))
+    return next(make_splits(found, 1, protocol or "strong", seed, options))
 
 
-def words(options: Mapping[str, Any]) -> list[str]:
+def typed_options(options: Mapping[str, Any]) -> list[str]:
     """Options by name as they are typed.
 
     Examples
     --------
-    >>> words({"held_out": 0.3, "binary": True, "header": False})
+    >>> typed_options({"held_out": 0.3, "binary": True, "header": False})
     ['--held-out', '0.3', '--binary', '--no-header']
     """
     typed = []
     for name, value in options.items():
-        option = name.replace("_", "-")
         if isinstance(value, bool):
-            typed.append(f"--{option}" if value else f"--no-{option}")
+            typed.append(option_name(name if value else f"no_{name}"))
         else:
-            typed += [f"--{option}", str(value)]
+            typed += [option_name(name), str(value)]
     return typed
 
 

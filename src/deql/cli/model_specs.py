@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deql import models
+from deql.cli.output import did_you_mean
 from deql.errors import ParameterError
+from deql.evaluation.model_groups import describe, parameters, unique_names
+from deql.models import Recommender, load
 
-if TYPE_CHECKING:
-    from deql.models import Recommender
-
-__all__ = ["is_model_file", "near", "parse_spec", "parse_specs", "typed_parameters"]
+__all__ = ["is_model_file", "parse_spec", "parse_specs", "typed_parameters"]
 
 _SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -45,14 +44,12 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
     >>> type(model).__name__, model.l2, model.zero_diagonal
     ('DEQL', 80.0, True)
     """
-    from deql.evaluation.model_groups import parameters
-
     name, _, rest = text.partition(":")
     kinds = _kinds()
     kind = kinds.get(name.strip().lower())
     if kind is None:
         raise ParameterError(
-            f"there is no model {name!r}{near(name.lower(), kinds)}: say {', '.join(kinds)}"
+            f"there is no model {name!r}{did_you_mean(name.lower(), kinds)}: say {', '.join(kinds)}"
             + (", or a model file" if files else "")
         )
     fields = parameters(kind())
@@ -62,7 +59,9 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
         parameter, given, value = (piece.strip() for piece in part.partition("="))
         if parameter not in fields:
             has = f"it has {', '.join(fields)}" if fields else "it has none"
-            raise ParameterError(f"{text}: {name} has no parameter {parameter!r}{near(parameter, fields)}; {has}")
+            raise ParameterError(
+                f"{text}: {name} has no parameter {parameter!r}{did_you_mean(parameter, fields)}; {has}"
+            )
         if parameter in chosen:
             raise ParameterError(f"{text}: {parameter} is given twice")
         chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter], types[parameter])
@@ -76,9 +75,6 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
 
 def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
     """Models by name, in the order typed, and the names of those that came fitted from a file."""
-    from deql.evaluation.model_groups import describe, unique_names
-    from deql.models import load
-
     files = [is_model_file(text) for text in texts]
     models = [load(text) if file else parse_spec(text) for text, file in zip(texts, files, strict=True)]
     words = [
@@ -91,8 +87,6 @@ def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
 
 def _kinds() -> dict[str, Any]:
     """Names on the command line and the models behind them."""
-    from deql import models
-
     # The weights of CustomLinear are handed over in Python.
     return {name.lower(): getattr(models, name) for name in sorted(models.MODEL_NAMES - {"CustomLinear"})}
 
@@ -123,15 +117,3 @@ def _value(spec: str, parameter: str, text: str | None, default: Any, kind: str)
         return int(text) if whole else float(text)
     except ValueError:
         raise ParameterError(f"{spec}: {parameter} must be a {'whole ' * whole}number, got {text!r}") from None
-
-
-def near(text: str, known: Iterable[str]) -> str:
-    """A question that names what was perhaps meant; empty if nothing known is like the text.
-
-    Examples
-    --------
-    >>> near("papr", ["default", "paper"])
-    ' (did you mean paper?)'
-    """
-    found = difflib.get_close_matches(text, list(known), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""

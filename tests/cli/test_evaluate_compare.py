@@ -156,7 +156,7 @@ class TestEvaluate:
         def refuse(*_arguments, **_named):
             raise PermissionError(13, "Permission denied", "secret/goods.csv")
 
-        monkeypatch.setattr("deql.cli.source._is_container", refuse)
+        monkeypatch.setattr("deql.cli.data_source._is_container", refuse)
         assert "secret/goods.csv cannot be used: permission denied" in refusal(
             capsys, "evaluate", folder / "goods.csv", "ease"
         )

@@ -5,35 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from deql.cli.show import say
+from deql._system.threads import set_threads
+from deql.cli.output import say
+from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
-
-if TYPE_CHECKING:
-    from deql.data import Interactions
+from deql.linalg.engines.tile_folder import has_checkpoint
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
 
-
-class Engine(StrEnum):
-    """Names of engines on the command line."""
-
-    auto = "auto"
-    memory = "memory"
-    disk = "disk"
-    torch = "torch"
+EngineName = Literal["auto", "memory", "disk", "torch"]
 
 
 @dataclass(frozen=True)
 class EngineOptions:
     """Where the inverse is computed, as asked for on the command line."""
 
-    engine: Annotated[Engine | None, typer.Option(help="Where the inverse is computed; auto: where it fits.")] = None
+    engine: Annotated[EngineName | None, typer.Option(help="Where the inverse is computed; auto: where it fits.")] = (
+        None
+    )
     memory: Annotated[
         str | None, typer.Option(help="What the disk engine may take (half of what is free).", metavar="4GiB")
     ] = None
@@ -53,8 +47,6 @@ class EngineOptions:
 
     def use(self) -> None:
         """Refuse what can be refused before anything is read, and set the number of threads."""
-        from deql._system.threads import set_threads
-
         if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
             raise ParameterError(f"{self.folder} is not a folder: name one for --folder")
         if self.threads is not None:
@@ -72,7 +64,7 @@ class EngineOptions:
 
     def planned(self, interactions: Interactions, dtype: str | None, tiles: Path) -> dict[str, Any]:
         """Arguments of a plan."""
-        chosen = {"engine": self.engine and self.engine.value, "dtype": dtype}
+        chosen = {"engine": self.engine, "dtype": dtype}
         return {"data": interactions, "memory": self.memory, "folder": tiles, "device": self.device} | {
             name: value for name, value in chosen.items() if value
         }
@@ -80,8 +72,6 @@ class EngineOptions:
 
 def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> None:
     """Fit; if that is done on disk, in a folder where the same command finds what was done before it was ended."""
-    from deql.linalg.engines.tile_folder import has_checkpoint
-
     begun, typed = has_checkpoint(tiles), (estimator.engine, estimator.folder)
     options = replace(estimator._options, folder=tiles)
     if begun and options.engine == "auto":  # whatever is free by now: it goes on where it was begun
@@ -100,8 +90,6 @@ def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> No
 @contextmanager
 def kept_until_saved(tiles: Path) -> Iterator[None]:
     """Say, when a fit or its saving ends early, that the same command goes on with what was done."""
-    from deql.linalg.engines.tile_folder import has_checkpoint
-
     try:
         yield
     except (KeyboardInterrupt, DeqlError, OSError):

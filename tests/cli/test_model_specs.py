@@ -1,7 +1,7 @@
 import pytest
 
 import deql
-from deql.cli.specs import is_model_file, parse_spec, parse_specs
+from deql.cli.model_specs import is_model_file, parse_spec, parse_specs
 from deql.errors import ModelFileError, ParameterError
 
 
