@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from deql import container
-from deql.container import FileKind, digest, pack_text, unpack_text
+from deql.container import Arrays, FileKind, digest, pack_text, unpack_text
 from deql.errors import ModelFileError
 from deql.models.base import Recommender
 
@@ -19,8 +19,8 @@ FORMAT_VERSION = 1
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")
 
 
-def write(path: Path, model: Recommender) -> None:
-    """Write a fitted model to one file, whole or not at all."""
+def write(path: Path, model: Recommender, extra: Arrays | None = None) -> None:
+    """Write a fitted model to one file, whole or not at all; ``extra`` is what could be made of the model again."""
     arrays, facts = model._state()
     try:
         items = pack_text("items", model.items_)
@@ -34,7 +34,7 @@ def write(path: Path, model: Recommender) -> None:
         "vocabulary_checksum": digest({}, items),
     }
     titles = {} if model.titles_ is None else pack_text("titles", model.titles_)
-    container.write(_KIND, path, metadata, arrays | items | titles)
+    container.write(_KIND, path, metadata, arrays | items | titles | (extra or {}))
 
 
 def load(path: str | os.PathLike[str], *, verify: bool = True) -> Recommender:

@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -31,7 +32,7 @@ from deql.solver import Options, solve
 
 if TYPE_CHECKING:
     from deql.device import DevicePacked
-    from deql.resident import ResidentRows
+    from deql.resident import QuantisedRows
 
 __all__ = ["LinearAutoencoder"]
 
@@ -45,7 +46,7 @@ class _Fitted(Recommender):
     residual_: float
     engine_: str
     on_device_: DevicePacked | None
-    resident_: ResidentRows | None
+    quantised_rows_: QuantisedRows | None
 
 
 @dataclass(eq=False)
@@ -214,7 +215,7 @@ class LinearAutoencoder(_Fitted):
                     error.indices,
                 ) from None
         self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
-        self.engine_, self.on_device_, self.resident_ = solved.engine, solved.on_device, None
+        self.engine_, self.on_device_, self.quantised_rows_ = solved.engine, solved.on_device, None
         self._apply_rule()
 
     def _apply_rule(self) -> None:
@@ -278,7 +279,7 @@ class LinearAutoencoder(_Fitted):
 
     def __getstate__(self) -> dict[str, Any]:
         """All but other copies of P: that on a device, which others may not have, and that of rows."""
-        return self.__dict__ | {name: None for name in ("on_device_", "resident_") if name in self.__dict__}
+        return self.__dict__ | {name: None for name in ("on_device_", "quantised_rows_") if name in self.__dict__}
 
     def to(self, device: str) -> Self:
         """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
@@ -302,29 +303,46 @@ class LinearAutoencoder(_Fitted):
             self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
         return self
 
-    def keep_rows(self, buffer: Any = None) -> Self:
+    def quantize_rows(self) -> Self:
         """Hold P once more by whole rows, in 8 bits: a few histories at a time are ranked many times faster.
 
         Takes about half the memory of P in float32 again, and a second or two for 40,000 items. Lists and scores
         stay the same to the last bit. Models made by :meth:`with_rule` share the rows.
 
-        Parameters
-        ----------
-        buffer : object with the buffer protocol, optional
-            Where to put them (see :class:`deql.resident.ResidentRows`); new memory if not given.
-
         Examples
         --------
         >>> import deql
         >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
-        >>> model.keep_rows().recommend([["y"]], k=1).ids.tolist()
+        >>> model.quantize_rows().recommend([["y"]], k=1).ids.tolist()
         [['x']]
         """
-        from deql.resident import ResidentRows
+        from deql.resident import QuantisedRows
 
         self._check_fitted()
-        self.resident_ = ResidentRows.fill(self.precision_, buffer)
+        self.quantised_rows_ = QuantisedRows.fill(self.precision_)
         return self
+
+    def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
+        """Write the model to one file, which :func:`deql.load` reads.
+
+        The file is written beside its final name and renamed, so a crash leaves the old one whole.
+
+        Parameters
+        ----------
+        path : path
+        quantized_rows : bool, default False
+            Keep the rows of :meth:`quantize_rows` in the file, which is then half as large again: who loads it, or
+            serves it, has them at once.
+        """
+        from deql import store
+        from deql.resident import QuantisedRows
+
+        self._check_fitted()
+        rows = {}
+        if quantized_rows:
+            kept = self.quantised_rows_ or QuantisedRows.fill(self.precision_)
+            rows = {"row_codes": kept.codes.view(np.uint8), "row_steps": kept.steps}  # bytes: older versions know these
+        store.write(Path(path), self, rows)
 
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
@@ -361,7 +379,12 @@ class LinearAutoencoder(_Fitted):
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
-        self.on_device_ = self.resident_ = None
+        self.on_device_ = self.quantised_rows_ = None
+        if "row_codes" in arrays:
+            from deql.resident import QuantisedRows
+
+            codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
+            self.quantised_rows_ = QuantisedRows(self.precision_, codes, steps)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
@@ -369,7 +392,7 @@ class LinearAutoencoder(_Fitted):
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
             k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
-            rows=self.resident_, report=report,
+            rows=self.quantised_rows_, report=report,
         )  # fmt: skip
 
     def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
@@ -397,7 +420,7 @@ _FROM_FIT = (
     "residual_",
     "engine_",
     "on_device_",
-    "resident_",
+    "quantised_rows_",
     "items_",
     "titles_",
     "item_counts_",
