@@ -15,10 +15,9 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
-from deql.serve.host import Host
-from deql.serve.metrics import FOLDER
-from deql.serve.served import Served
-from deql.serve.service import create_app
+from deql.serve.api import create_app
+from deql.serve.monitoring import FOLDER
+from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from deql.store import checksum
 from tests.serve.asking import Asker
@@ -88,8 +87,8 @@ def test_bad_files_change_nothing(server):
 
 
 def test_a_request_keeps_to_its_model(tmp_path, monkeypatch):
-    old, new = (Served.open(save_model(tmp_path / f"{l2}.deql", l2=l2)) for l2 in (1.0, 2.0))
-    host = Host(old)
+    old, new = (ServingModel.open(save_model(tmp_path / f"{l2}.deql", l2=l2)) for l2 in (1.0, 2.0))
+    host = ModelHolder(old)
     asker, rank = Asker(create_app(host, Settings("shop.deql", quiet=True))), old.rank
 
     def swapped_meanwhile(queries):

@@ -113,8 +113,7 @@ def demo(
 
 def _serve(model: Any, example: list[str], curve: Curve, port: int) -> None:
     """Open the page, on a model file that is gone afterwards."""
-    from deql.serve.curve import curve_of
-    from deql.serve.settings import Settings
+    from deql.serve.settings import Settings, curve_of
 
     parameters = {"l2": L2, "dropout": DROPOUT, "b": model.b}
     with tempfile.TemporaryDirectory(prefix="deql-demo-") as folder:

@@ -15,7 +15,7 @@ import typer
 from deql.cli.query import ModelFile
 from deql.cli.show import say
 from deql.errors import DeqlError, ParameterError
-from deql.serve.settings import Limits, Settings
+from deql.serve.settings import Limits, Settings, read_curve
 
 __all__ = ["need_serve", "serve", "serve_with"]
 
@@ -49,8 +49,6 @@ def serve(
     from deql.planning import parse_bytes
 
     need_serve()
-    from deql.serve.curve import read_curve
-
     if token is None:  # an option's empty variable counts as none; here it is a secret that was not filled in
         token = os.environ.get("DEQL_TOKEN")
     token = None if token is None else token.strip()
@@ -68,8 +66,8 @@ def serve(
 
 def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) -> None:
     """Serve until told to end, and leave with the server's exit code."""
-    from deql.serve.access import is_local
-    from deql.serve.supervisor import run
+    from deql.serve.middleware import is_local
+    from deql.serve.server import run
 
     def tell(address: str) -> None:
         if sys.stderr.isatty():  # elsewhere the log says so
@@ -84,12 +82,12 @@ def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) ->
 
 def _warn(text: str) -> None:
     """A note to a person, or to who reads the log: each of its lines is JSON."""
-    from deql.serve import logs
+    from deql.serve.monitoring import log
 
     if sys.stderr.isatty():
         say(f"note: {text}")
     else:
-        logs.log("warning", logging.WARNING, reason=text)
+        log("warning", logging.WARNING, reason=text)
 
 
 def need_serve() -> None:

@@ -1,11 +1,17 @@
-"""A fitted model with what answering needs: names, other rules on the same P, many histories at once."""
+"""A fitted model with what answering needs: names, other rules on the same P, many histories at once, and a successor.
+
+Requests that wait at the same time are ranked together, and none waits for all of a long one.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -20,10 +26,11 @@ from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.recommend import allowed_items, known_columns
 from deql.serve.catalogue import Catalogue
-from deql.serve.errors import ApiError
+from deql.serve.schemas import OWN_RULE, ApiError, RuleOverrides
+from deql.serve.snapshot import ReloadError
 from deql.store import checksum, load
 
-__all__ = ["OWN_RULE", "Query", "Ranked", "Rule", "Served"]
+__all__ = ["Batcher", "ModelHolder", "Query", "RankedColumns", "ServingModel"]
 
 _RULES_KEPT = 64
 """Rules of which the two vectors are kept: those of a few people who move sliders."""
@@ -31,16 +38,11 @@ _RULES_KEPT = 64
 _LONG_LIST = 100
 """Lists up to this length are made together: it hardly matters to one of 20 that another has 100."""
 
+_RELEASE_SECONDS = 0.5
+"""Between the end of a model and that of its arrays, so that what referred to them is surely gone."""
 
-class Rule(NamedTuple):
-    """What a request changes about the rule; None stays as the model has it."""
-
-    b: float | None = None
-    zero_diagonal: bool | None = None
-    popularity_power: float | None = None
-
-
-OWN_RULE = Rule()
+_ITEMS_AT_ONCE = 2048
+"""Items of all histories of a batch: more make its pass longer, and hardly cheaper for each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +57,14 @@ class Query:
     exclude_seen : bool
     allowed : ndarray of bool or None
         Which items may come; None for all.
-    rule : Rule
+    rule : RuleOverrides
     """
 
     columns: list[int]
     k: int
     exclude_seen: bool = True
     allowed: NDArray[np.bool_] | None = None
-    rule: Rule = OWN_RULE
+    rule: RuleOverrides = OWN_RULE
 
     @property
     def together(self) -> tuple[Any, ...]:
@@ -70,14 +72,14 @@ class Query:
         return self.rule, self.exclude_seen, id(self.allowed), self.k > _LONG_LIST and self.k
 
 
-class Ranked(NamedTuple):
+class RankedColumns(NamedTuple):
     """The best columns, best first, and their scores."""
 
     columns: list[int]
     scores: list[float]
 
 
-class Served:
+class ServingModel:
     """A model as the server holds it; nothing of it changes, so that any thread may ask.
 
     Parameters
@@ -88,17 +90,17 @@ class Served:
     example : sequence of item ids
         The history the page begins with; the most popular items if none of these is known.
     curve : dict or None
-        See :mod:`deql.serve.curve`.
+        See :func:`deql.serve.settings.curve_of`.
 
     Examples
     --------
     >>> import deql
     >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
     >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-    >>> served = Served(deql.EASE(l2=1.0).fit(data))
-    >>> columns, unknown = served.known(["egg", "oat"])
-    >>> [best] = served.rank([Query(columns, k=2)])
-    >>> [served.name(column)["item"] for column in best.columns], unknown
+    >>> serving = ServingModel(deql.EASE(l2=1.0).fit(data))
+    >>> columns, unknown = serving.known(["egg", "oat"])
+    >>> [best] = serving.rank([Query(columns, k=2)])
+    >>> [serving.name(column)["item"] for column in best.columns], unknown
     (['jam', 'tea'], ['oat'])
     """
 
@@ -118,11 +120,11 @@ class Served:
         self.catalogue = Catalogue(names, model.item_counts_)
         self.example = self.known(example)[0] or sorted(self.catalogue.find("", 3)[0])
         self._everything = np.ones(len(self.items), bool)
-        self._ruled: OrderedDict[Rule, Recommender] = OrderedDict()
+        self._ruled: OrderedDict[RuleOverrides, Recommender] = OrderedDict()
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path, *, verify: bool = True, **known: Any) -> Served:
+    def open(cls, path: Path, *, verify: bool = True, **known: Any) -> ServingModel:
         """The model of a file; what else is known about it goes to the constructor."""
         model = load(path, verify=verify)
         return cls(model, checksum(path), **known)
@@ -168,7 +170,7 @@ class Served:
             "b": own._kept_weight, "zero_diagonal": own._zero_diagonal, "popularity_power": own.popularity_power,
         }  # fmt: skip
 
-    def ruled(self, rule: Rule) -> Recommender:
+    def ruled(self, rule: RuleOverrides) -> Recommender:
         """The model with another rule on the same P: O(n) the first time, then remembered for a while."""
         changes = {name: value for name, value in rule._asdict().items() if value is not None}
         if not changes:
@@ -190,16 +192,16 @@ class Served:
                 self._ruled.popitem(last=False)
         return other
 
-    def rank(self, queries: Sequence[Query]) -> list[Ranked]:
+    def rank(self, queries: Sequence[Query]) -> list[RankedColumns]:
         """Lists for many histories: those that agree in all else in one pass over P."""
         order = sorted(range(len(queries)), key=lambda q: hash(queries[q].together))
-        lists: dict[int, Ranked] = {}
+        lists: dict[int, RankedColumns] = {}
         for _, group in groupby(order, key=lambda q: queries[q].together):
             members = list(group)
             lists.update(zip(members, self._rank_alike([queries[q] for q in members]), strict=True))
         return [lists[q] for q in range(len(queries))]
 
-    def _rank_alike(self, queries: list[Query]) -> list[Ranked]:
+    def _rank_alike(self, queries: list[Query]) -> list[RankedColumns]:
         first = queries[0]
         sizes = [len(query.columns) for query in queries]
         indptr = np.cumsum([0, *sizes], dtype=np.int32)
@@ -211,7 +213,7 @@ class Served:
         )
         filled = np.sum(columns >= 0, axis=1)
         return [
-            Ranked(columns[row, :end].tolist(), scores[row, :end].tolist())
+            RankedColumns(columns[row, :end].tolist(), scores[row, :end].tolist())
             for row, end in enumerate(np.minimum(filled, [query.k for query in queries]).tolist())
         ]
 
@@ -228,3 +230,122 @@ class Served:
             "checksum": self.checksum, "loaded": self.loaded.isoformat(timespec="seconds"), "rule": self.rule,
             "example": [self.name(column) for column in self.example], "curve": self.curve is not None,
         }  # fmt: skip
+
+
+class ModelHolder:
+    """Holds the model that is served now, which may be another one a moment later.
+
+    A request takes ``current`` once and keeps to it, so that a swap in between changes nothing for it.
+
+    Attributes
+    ----------
+    current : ServingModel or None
+        None until the first model is loaded.
+    reload : async callable
+        Has the file read again, by every worker; returns what to answer, raises ReloadError.
+    """
+
+    def __init__(
+        self, current: ServingModel | None = None, reload: Callable[[], Awaitable[dict[str, Any]]] | None = None
+    ) -> None:
+        self.current = current
+        self.reload = reload or _no_reload
+
+    def swap(self, new: ServingModel) -> None:
+        """Serve another model; the old one goes once the last request has answered from it.
+
+        To give back its gigabytes takes a second, which must not be one of the event loop's, where that last request
+        ends: so the arrays have one more owner, a thread, which lets go of them last.
+        """
+        if self.current is not None:
+            weakref.finalize(self.current, _release_later, [self.current.model]).atexit = False
+        self.current = new
+
+
+def _release_later(held: list[Recommender]) -> None:
+    timer = threading.Timer(_RELEASE_SECONDS, held.clear)
+    timer.daemon = True
+    timer.start()
+
+
+async def _no_reload() -> dict[str, Any]:
+    raise ReloadError("this server was not started from a model file, so it has none to reload")
+
+
+class _Waiting(NamedTuple):
+    model: ServingModel
+    query: Query
+    answer: asyncio.Future[RankedColumns]
+
+
+class Batcher:
+    """Ranks in one thread, a batch at a time; the kernels divide a batch among threads of their own.
+
+    Nothing waits for a batch to fill: of what came while the last one was worked on, the next takes one history from
+    each request in turn.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Called with the number of histories of each batch.
+    """
+
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
+        self._requests: deque[deque[_Waiting]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rank")
+        self._task: asyncio.Task[None] | None = None
+        self._tell = tell
+
+    async def rank(self, model: ServingModel, queries: Sequence[Query]) -> list[RankedColumns]:
+        """The lists for these queries, in their order."""
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[RankedColumns]] = [loop.create_future() for _ in queries]
+        waiting = [_Waiting(model, query, answer) for query, answer in zip(queries, answers, strict=True)]
+        self._requests.append(deque(waiting))
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._work())
+        try:
+            return await asyncio.gather(*answers)
+        finally:
+            for answer in answers:  # of a request that was given up: not to be worked on
+                answer.cancel()
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while batch := self._next():
+            batch.sort(key=lambda waiting: id(waiting.model))  # more than one only while models are swapped
+            for model, group in groupby(batch, key=lambda waiting: waiting.model):
+                await self._answer(loop, model, list(group))
+
+    def _next(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        items = 0
+        while self._requests:
+            request = self._requests[0]
+            while request and request[0].answer.done():
+                request.popleft()
+            if not request:
+                self._requests.popleft()
+                continue
+            items += len(request[0].query.columns)
+            if batch and items > _ITEMS_AT_ONCE:
+                break
+            batch.append(request.popleft())
+            self._requests.rotate(-1)
+        return batch
+
+    async def _answer(self, loop: asyncio.AbstractEventLoop, model: ServingModel, batch: list[_Waiting]) -> None:
+        try:
+            if self._tell is not None:
+                self._tell(len(batch))
+            lists = await loop.run_in_executor(self._thread, model.rank, [waiting.query for waiting in batch])
+        except Exception as error:
+            if len(batch) > 1:  # only who caused it should hear of it
+                for waiting in batch:
+                    await self._answer(loop, model, [waiting])
+            elif not batch[0].answer.done():
+                batch[0].answer.set_exception(error)
+            return
+        for waiting, ranked in zip(batch, lists, strict=True):
+            if not waiting.answer.done():
+                waiting.answer.set_result(ranked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi import Path as InPath
 from fastapi import Query as InQuery
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,13 +24,14 @@ import deql
 from deql.errors import DeqlError, UnknownItemError, name_some
 from deql.plain_json import as_json
 from deql.serve import answers, schemas
-from deql.serve.batching import Batcher
-from deql.serve.errors import ApiError, error_response
-from deql.serve.host import Host, ReloadError
-from deql.serve.served import Query, Served
+from deql.serve.middleware import RequestMiddleware, internal_message
+from deql.serve.monitoring import Metrics
+from deql.serve.schemas import ApiError, error_response
+from deql.serve.serving_model import Batcher, ModelHolder, Query, ServingModel
 from deql.serve.settings import Settings
+from deql.serve.snapshot import ReloadError
 
-__all__ = ["PAGE", "create_api"]
+__all__ = ["PAGE", "create_app"]
 
 PAGE = Path(__file__).with_name("page")
 
@@ -46,7 +48,7 @@ with any question: they make another model on the same inverse, for that request
 
 _KINDS_OF_ID = ("int", "str")
 
-Rule = Annotated[schemas.RuleChange, InQuery()]
+RuleInQuery = Annotated[schemas.RuleChange, InQuery()]
 ItemInPath = Annotated[str, InPath(description="Item id; slashes may be part of it.")]
 
 
@@ -73,19 +75,19 @@ class _Neighbours(schemas.RuleChange):
     k: Annotated[int, InQuery(ge=1, le=100, description="How many neighbours.")] = 12
 
 
-def create_api(host: Host, settings: Settings, tell_batch: Callable[[int], None] | None = None) -> FastAPI:
-    """The service without its guard (see :mod:`deql.serve.guard`).
+def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None = None) -> RequestMiddleware:
+    """The whole service as one ASGI app: what a worker runs, and tests call without one.
 
     Parameters
     ----------
-    host : Host
+    holder : ModelHolder
         Where the model is.
     settings : Settings
         Limits, and whether there is a token: the admin endpoint exists only then.
-    tell_batch : callable, optional
-        Called with the number of histories that are ranked together.
+    metrics : Metrics, optional
+        Where things are counted; new ones if none are given.
     """
-    batcher = Batcher(tell_batch)
+    metrics = metrics or Metrics()
     api = FastAPI(
         title="deql",
         version=deql.__version__,
@@ -95,37 +97,37 @@ def create_api(host: Host, settings: Settings, tell_batch: Callable[[int], None]
         redirect_slashes=False,
     )
     _add_errors(api)
-    _add_questions(api, host, settings, batcher)
-    _add_model(api, host, settings)
-    _add_operations(api, host, settings)
+    _add_questions(api, holder, settings, Batcher(metrics.batch))
+    _add_model(api, holder, settings)
+    _add_operations(api, holder, settings, metrics)
     _add_page(api)
-    return api
+    return RequestMiddleware(api, settings, metrics)
 
 
-def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batcher) -> None:
+def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batcher: Batcher) -> None:
     limits = settings.limits
     long_answers = asyncio.Semaphore(_LONG_AT_ONCE)
 
     @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 413, 415, 422, 503))
     async def recommend(asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
-        served = _current(host)
-        queries, unknown = answers.queries_of(served, asked, limits)
+        serving = _current(holder)
+        queries, unknown = answers.queries_of(serving, asked, limits)
         if asked.explain is None and asked.k * len(queries) <= _SHORT:
-            lists = await batcher.rank(served, queries)
-            return _json(answers.recommendations(served, asked, queries, lists, unknown))
+            lists = await batcher.rank(serving, queries)
+            return _json(answers.recommendations(serving, asked, queries, lists, unknown))
         # A long answer is not made on the event loop, where everybody would wait for it, and few at a time: then those
         # that came first are answered in time, rather than all too late.
         async with long_answers:
-            lists = await batcher.rank(served, queries)
+            lists = await batcher.rank(serving, queries)
             return await asyncio.to_thread(
-                lambda: _json(answers.recommendations(served, asked, queries, lists, unknown))
+                lambda: _json(answers.recommendations(serving, asked, queries, lists, unknown))
             )
 
     @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
     async def explain(asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
-        return _json(await asyncio.to_thread(answers.explanation, _current(host), asked, limits))
+        return _json(await asyncio.to_thread(answers.explanation, _current(holder), asked, limits))
 
     @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 422, 503))
     async def items(
@@ -133,48 +135,48 @@ def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batche
         limit: Annotated[int, InQuery(ge=1, le=100, description="How many.")] = 20,
     ) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
-        return _json(await asyncio.to_thread(answers.items, _current(host), q, limit))
+        return _json(await asyncio.to_thread(answers.items, _current(holder), q, limit))
 
     @api.get("/items/{item:any}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
     async def similar(item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
         """The items that having this one speaks for most."""
-        served = _current(host)
-        column = _column(served, item)
+        serving = _current(holder)
+        column = _column(serving, item)
         answers.check_number("k", asked.k, limits.k)
-        served.ruled(asked.rule)
-        [ranked] = await batcher.rank(served, [Query([column], asked.k, rule=asked.rule)])
-        return _json(answers.similar(served, column, ranked))
+        serving.ruled(asked.rule)
+        [ranked] = await batcher.rank(serving, [Query([column], asked.k, rule=asked.rule)])
+        return _json(answers.similar(serving, column, ranked))
 
     @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
     async def neighbours(item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
         """The neighbourhood of an item: a directed graph of signed weights."""
-        served = _current(host)
-        column = _column(served, item)
-        return _json(await asyncio.to_thread(answers.neighbours, served, column, asked.k, asked.rule))
+        serving = _current(holder)
+        column = _column(serving, item)
+        return _json(await asyncio.to_thread(answers.neighbours, serving, column, asked.k, asked.rule))
 
 
-def _add_model(api: FastAPI, host: Host, settings: Settings) -> None:
+def _add_model(api: FastAPI, holder: ModelHolder, settings: Settings) -> None:
     @api.get("/model", tags=["model"], **_answers(schemas.ModelAnswer, 503))
     async def model() -> Response:
         """The model: parameters, what it learned from, its checksum, and this server's limits."""
         limits = vars(settings.limits)
-        return _json(as_json(_current(host).summary() | {"version": deql.__version__, "limits": limits}))
+        return _json(as_json(_current(holder).summary() | {"version": deql.__version__, "limits": limits}))
 
     @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 422, 503))
-    async def diagonal(asked: Rule) -> Response:
+    async def diagonal(asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
-        return _json(await asyncio.to_thread(answers.diagonal, _current(host), asked.rule))
+        return _json(await asyncio.to_thread(answers.diagonal, _current(holder), asked.rule))
 
     @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 503))
     async def curve() -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
-        found = _current(host).curve
+        found = _current(holder).curve
         if found is None:
             raise ApiError(404, "no_curve", "this server was started without a tuning journal: see --journal")
         return _json(as_json(found))
 
 
-def _add_operations(api: FastAPI, host: Host, settings: Settings) -> None:
+def _add_operations(api: FastAPI, holder: ModelHolder, settings: Settings, metrics: Metrics) -> None:
     @api.head("/health", include_in_schema=False)
     @api.get("/health", tags=["operations"], **_answers(schemas.StatusAnswer))
     async def health() -> Response:
@@ -184,7 +186,12 @@ def _add_operations(api: FastAPI, host: Host, settings: Settings) -> None:
     @api.get("/ready", tags=["operations"], **_answers(schemas.StatusAnswer, 503))
     async def ready() -> Response:
         """That a model is loaded."""
-        return _json({"status": "ready", "checksum": _current(host).checksum})
+        return _json({"status": "ready", "checksum": _current(holder).checksum})
+
+    @api.get("/metrics", tags=["operations"], response_model=None, responses={200: {"content": {"text/plain": {}}}})
+    def numbers() -> Response:
+        """What Prometheus reads."""
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     if settings.token is None:
         return
@@ -193,7 +200,7 @@ def _add_operations(api: FastAPI, host: Host, settings: Settings) -> None:
     async def reload() -> Response:
         """Read the model file again. Requests are answered meanwhile; a file that is no model changes nothing."""
         try:
-            return _json(await host.reload())
+            return _json(await holder.reload())
         except ReloadError as error:
             raise ApiError(409, "model_rejected", str(error)) from None
 
@@ -216,6 +223,10 @@ def _add_errors(api: FastAPI) -> None:
     @api.exception_handler(ApiError)
     async def of_api(request: Request, error: ApiError) -> Response:
         return error_response(error.status, error.code, error.message)
+
+    @api.exception_handler(Exception)
+    async def of_ours(request: Request, error: Exception) -> Response:
+        return error_response(500, "internal", internal_message(request.state.request_id))
 
     @api.exception_handler(DeqlError)
     async def of_library(request: Request, error: DeqlError) -> Response:
@@ -269,14 +280,14 @@ def _place(where: Sequence[Any]) -> str:
     return ".".join(str(part) for part in inside) or {"query": "the address"}.get(where[0], "the body")
 
 
-def _current(host: Host) -> Served:
-    if host.current is None:
+def _current(holder: ModelHolder) -> ServingModel:
+    if holder.current is None:
         raise ApiError(503, "not_ready", "the model is being loaded: try again in a moment")
-    return host.current
+    return holder.current
 
 
-def _column(served: Served, item: str) -> int:
-    column = served.column_called(item)
+def _column(serving: ServingModel, item: str) -> int:
+    column = serving.column_called(item)
     if column is None:
         raise ApiError(404, "unknown_item", f"the model does not know the item {name_some([item])}")
     return column
