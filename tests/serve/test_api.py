@@ -254,9 +254,9 @@ def test_nobody_waits_for_a_long_body_of_errors(api):
 
 
 def test_a_short_request_does_not_wait_for_all_of_a_long_one(model, monkeypatch):
-    from deql.serve import serving_model
+    from deql.serve import api as api_module
 
-    monkeypatch.setattr(serving_model, "_ITEMS_AT_ONCE", 2)
+    monkeypatch.setattr(api_module, "_ITEMS_AT_ONCE", 2)
     served, batches = ServingModel(model), []
     real = served.rank
 

@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import subprocess
+import threading
+import time
 from multiprocessing import Pipe, spawn
 from types import SimpleNamespace
 
@@ -19,7 +21,7 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 from uvicorn.supervisors.multiprocess import Process
 
 from deql.errors import ModelFileError, ParameterError
-from deql.serve import monitoring, server
+from deql.serve import monitoring, server, shared_model
 from deql.serve.settings import Settings
 from deql.serve.snapshot import ReloadError
 from tests.serve.running import Server, is_running, save_model, wait_for
@@ -140,22 +142,22 @@ def test_workers_that_never_start(tmp_path, monkeypatch, caplog, fault):
 
 def test_late_answers_answer_no_other_question(monkeypatch):
     killed = []
-    monkeypatch.setattr(server.WorkerProcess, "kill", lambda self: killed.append(self.pid))
+    monkeypatch.setattr(shared_model.WorkerProcess, "kill", lambda self: killed.append(self.pid))
     ours, theirs = Pipe()
-    worker = server.WorkerProcess(ours, 7)
-    with pytest.raises(server.WorkerGoneError, match="did not answer within"):
+    worker = shared_model.WorkerProcess(ours, 7)
+    with pytest.raises(shared_model.WorkerGoneError, match="did not answer within"):
         worker.ask({"kind": "prepare"}, None, 0.01)
     assert killed == [7]  # so that what it says too late is not heard
     ours, theirs = Pipe()
-    worker = server.WorkerProcess(ours, 7)
-    server.send(theirs, {"failed": "no memory"})
-    with pytest.raises(server.WorkerError, match="no memory"):
+    worker = shared_model.WorkerProcess(ours, 7)
+    shared_model.send(theirs, {"failed": "no memory"})
+    with pytest.raises(shared_model.WorkerError, match="no memory"):
         worker.ask({"kind": "prepare"}, None, 1.0)
-    server.send(theirs, {})
+    shared_model.send(theirs, {})
     worker.ask({"kind": "swap"}, None, 1.0)
-    assert [server.receive(theirs)[0]["kind"] for _ in range(2)] == ["prepare", "swap"]
+    assert [shared_model.receive(theirs)[0]["kind"] for _ in range(2)] == ["prepare", "swap"]
     theirs.close()
-    with pytest.raises(server.WorkerGoneError):
+    with pytest.raises(shared_model.WorkerGoneError):
         worker.ask({"kind": "swap"}, None, 1.0)
 
 
@@ -171,9 +173,9 @@ class FakeWorker:
         self.asked.append(body["kind"])
         does = self.answers.get(body["kind"], True)
         if does is False:
-            raise server.WorkerError("no memory")
+            raise shared_model.WorkerError("no memory")
         if not does:
-            raise server.WorkerGoneError("it ended")
+            raise shared_model.WorkerGoneError("it ended")
 
     def kill(self):
         self.killed = True
@@ -182,11 +184,11 @@ class FakeWorker:
 @pytest.fixture
 def shared(tmp_path):
     """The model that workers share; who it is handed to is up to the test."""
-    old = SimpleNamespace(close=lambda: None, checksum="old")
-    share = server.SharedModel(Settings("shop.deql"), old, str(tmp_path))
+    old = SimpleNamespace(close=lambda: None, files="old")
+    share = shared_model.SharedModel(Settings("shop.deql"), old, str(tmp_path), lambda: None)
 
     def hand_out(*workers):
-        new = SimpleNamespace(files={}, checksum="new")
+        new = SimpleNamespace(files="new")
         share.workers, share.current = {worker.pid: worker for worker in workers}, old
         share.hand_out(new)
         return share.current is new
@@ -201,31 +203,38 @@ def test_all_workers_swap_or_none(shared):
     with pytest.raises(ReloadError, match=r"shop\.deql could not be loaded: no memory"):
         hand_out(good, bad)
     assert good.asked == ["prepare", "drop"]
-    assert share.current.checksum == "old"
+    assert share.current.files == "old"
     workers = [FakeWorker(), FakeWorker(swap=None), FakeWorker(swap=False)]
     assert hand_out(*workers)
     assert [one.killed for one in workers] == [False, True, True]  # they start again, with the new model
     workers = [FakeWorker(), FakeWorker(prepare=0, swap=0)]
     assert hand_out(*workers)  # one that ends is no reason to refuse a model
     assert workers[0].asked == ["prepare", "swap"]
+    with pytest.raises(ReloadError, match="workers end again and again"):
+        hand_out(FakeWorker(prepare=0), FakeWorker(prepare=0))
+    assert share.current.files == "old"
 
 
 def test_workers_that_start_during_a_reload(shared):
     share, hand_out = shared
+    ours, theirs = Pipe()
+    late, told = shared_model.WorkerProcess(ours, 8), []
+    late.tell = lambda body, files: told.append(files)
+    starting = threading.Thread(target=share.admit, args=(late,))
 
-    class Replaced(FakeWorker):
+    class Watched(FakeWorker):
         def ask(self, body, files, seconds):
             if body["kind"] == "prepare":
-                successor = Replaced(prepare=0) if endlessly else FakeWorker()
-                share.workers[successor.pid] = successor
+                starting.start()
+                time.sleep(0.05)
+            assert not told
             super().ask(body, files, seconds)
 
-    endlessly = False
-    assert hand_out(Replaced(prepare=0))
-    assert [one.asked for one in share.workers.values()] == [["prepare", "swap"]]
-    endlessly = True
-    with pytest.raises(ReloadError, match="workers end again and again"):
-        hand_out(Replaced(prepare=0))
+    assert hand_out(Watched())
+    shared_model.send(theirs, {})
+    starting.join()
+    assert told == ["new"]  # it waited for it
+    assert share.ready == 2
 
 
 _SHORT_PATIENCE = """

@@ -1,14 +1,12 @@
 """The supervisor: it has the socket and a snapshot of the model file, and keeps workers running that answer from it.
 
-uvicorn's own process manager starts the workers, asks them whether they are well, and replaces those that are not. What
-it has no notion of is here: one model for all workers, and another one for all of them at once.
+uvicorn's own process manager starts the workers, asks them whether they are well, and replaces those that are not.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -17,26 +15,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from multiprocessing import reduction
-from multiprocessing.connection import Connection, Listener
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from deql.errors import DeqlError, ParameterError, reason
+from deql.errors import ParameterError, reason
 from deql.serve import monitoring, snapshot
-from deql.serve.monitoring import FOLDER, log, notify_systemd, reload_counter
+from deql.serve.monitoring import FOLDER, log, notify_systemd
 from deql.serve.settings import Settings
-from deql.serve.snapshot import ReloadError, Snapshot
+from deql.serve.shared_model import SharedModel
+from deql.serve.snapshot import Snapshot
 
-__all__ = ["CONTROL", "bind", "receive", "run", "send"]
-
-CONTROL = "control"
-"""The socket, in the folder that is the server's own, at which the supervisor listens to its workers."""
+__all__ = ["bind", "run"]
 
 _KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: longer than proxies keep theirs, so that they close first."""
@@ -46,19 +39,8 @@ _HUNG_SECONDS = 10
 
 _CHECK_SECONDS = 0.1
 
-_LOAD_SECONDS = 600.0
-"""For a worker to load a model; one that takes longer hangs."""
-
-_SWAP_SECONDS = 10.0
-
-_ROUNDS = 5
-"""How often a reload begins again for workers that started meanwhile: with a model that ends them it has to end."""
-
 _FAILED_STARTS = 5
 """Workers that end one after the other before one of them is ready: then the fault is not a worker's."""
-
-_NICE = 5
-"""How much the preparation of the next model gives way to requests."""
 
 
 def run(settings: Settings, ready: Callable[[str], None] | None = None) -> int:
@@ -83,8 +65,7 @@ def run(settings: Settings, ready: Callable[[str], None] | None = None) -> int:
         first = snapshot.take(Path(settings.model))
         with _folder() as folder:
             monitoring.configure_logs()
-            with contextlib.closing(SharedModel(settings, first, folder)) as share:
-                return _Supervisor(settings, listener, share, ready).run()
+            return _Supervisor(settings, listener, first, folder, ready).run()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -109,31 +90,6 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def send(to: Connection, body: Mapping[str, Any], files: Mapping[str, int] | None = None) -> None:
-    """Send plain values and, under names, open files, which stay open here."""
-    files = files or {}
-    to.send_bytes(json.dumps({"body": dict(body), "files": list(files)}).encode())
-    for file in files.values():
-        reduction.send_handle(to, file, 0)
-
-
-def receive(source: Connection) -> tuple[dict[str, Any], dict[str, int]]:
-    """What :func:`send` sent; who receives files closes them. EOFError when the other end is closed.
-
-    Examples
-    --------
-    >>> from multiprocessing import Pipe
-    >>> here, there = Pipe()
-    >>> send(here, {"kind": "prepare"}, {"model": 0})
-    >>> body, files = receive(there)
-    >>> body, list(files)
-    ({'kind': 'prepare'}, ['model'])
-    >>> os.close(files["model"])
-    """
-    message = json.loads(source.recv_bytes())
-    return message["body"], {name: reduction.recv_handle(source) for name in message["files"]}
-
-
 @contextlib.contextmanager
 def _folder() -> Iterator[str]:
     """A folder for the control socket and for the numbers of Prometheus, which finds it in the environment."""
@@ -149,252 +105,15 @@ def _folder() -> Iterator[str]:
             del os.environ[FOLDER]
 
 
-class WorkerError(DeqlError):
-    """A worker that says that it cannot do what it was asked."""
-
-
-class WorkerGoneError(WorkerError):
-    """A worker that ended, or does not answer; another one will take its place."""
-
-
-class WorkerProcess:
-    """A worker as the supervisor speaks to it: one question at a time, each with its answer.
-
-    Attributes
-    ----------
-    ready : bool
-        Whether it has ever answered requests.
-    """
-
-    def __init__(self, connection: Connection, pid: int) -> None:
-        self._connection, self.pid, self.ready = connection, pid, False
-        self.asking = threading.Lock()
-
-    def ask(self, body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float) -> None:
-        """Have something done; WorkerError if it was not."""
-        with self.asking:
-            self.tell(body, files)
-            self.wait(seconds)
-
-    def tell(self, body: Mapping[str, Any], files: Mapping[str, int] | None = None) -> None:
-        """Ask without waiting for the answer; for who holds ``asking``."""
-        try:
-            send(self._connection, body, files)
-        except OSError as error:
-            raise WorkerGoneError(f"worker {self.pid} cannot be reached: {error}") from None
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the answer. A worker that does not give one is ended: the next answer would seem to be it."""
-        try:
-            if not self._connection.poll(seconds):
-                self.kill()
-                raise WorkerGoneError(f"worker {self.pid} did not answer within {seconds:g} seconds")
-            answer, _ = receive(self._connection)
-        except (OSError, EOFError):
-            raise WorkerGoneError(f"worker {self.pid} ended") from None
-        if "failed" in answer:
-            raise WorkerError(answer["failed"])
-
-    def kill(self) -> None:
-        """End it now."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-
-
-class SharedModel:
-    """The model that all workers serve: hands it to each that starts, and another one to all of them at once.
-
-    Parameters
-    ----------
-    settings : Settings
-    first : Snapshot
-    folder : str
-        Where workers find the control socket.
-    """
-
-    def __init__(self, settings: Settings, first: Snapshot, folder: str) -> None:
-        self._settings, self.current = settings, first
-        self.workers: dict[int, WorkerProcess] = {}
-        self._listener = Listener(os.path.join(folder, CONTROL), "AF_UNIX", backlog=64)
-        # Held while all workers swap, and while one is handed its first model: else it might be the old one for good.
-        self._handing = threading.Lock()
-        self._queueing = threading.Lock()
-        self._queued: Future[dict[str, Any]] | None = None
-        self._wanted = threading.Semaphore(0)
-        self._reloads = reload_counter()
-        self.is_reloading = self._is_closed = False
-
-    def start(self, on_ready: Callable[[], None]) -> None:
-        """Listen to workers, in threads; ``on_ready`` is called when one answers requests."""
-        self._on_ready = on_ready
-        for target in (self._accept, self._reload_in_turn):
-            threading.Thread(target=target, name=target.__name__, daemon=True).start()
-
-    def close(self) -> None:
-        """Listen to nobody any more."""
-        self._is_closed = True
-        self._listener.close()
-
-    @property
-    def ready(self) -> int:
-        """How many workers answer."""
-        return sum(worker.ready for worker in list(self.workers.values()))
-
-    def forget(self, pid: int | None) -> bool:
-        """A worker ended; whether it ever answered."""
-        worker = self.workers.pop(pid or 0, None)
-        return worker is not None and worker.ready
-
-    def reload(self) -> Future[dict[str, Any]]:
-        """Have the file read again: what to answer, or a ReloadError."""
-        with self._queueing:
-            if self._queued is None:  # who asks while a reload waits for another one to end is answered by that
-                self._queued = Future()
-                self._wanted.release()
-            return self._queued
-
-    # Who connects
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection = self._listener.accept()
-            except (OSError, EOFError) as error:  # it is gone already, or there are no more descriptors
-                if self._is_closed:
-                    return
-                log("control", logging.ERROR, reason=str(error))
-                time.sleep(_CHECK_SECONDS)
-                continue
-            threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
-
-    def _converse(self, connection: Connection) -> None:
-        try:
-            body, _ = receive(connection)
-            if body["kind"] == "reload":
-                with connection:
-                    send(connection, self._reload_answer())
-            else:
-                self._admit(WorkerProcess(connection, body["pid"]))
-        except (OSError, EOFError, WorkerError):  # a worker that fails has logged why, and is replaced
-            pass
-
-    def _reload_answer(self) -> dict[str, Any]:
-        try:
-            return {"result": self.reload().result()}
-        except ReloadError as error:
-            return {"refused": str(error)}
-
-    def _admit(self, worker: WorkerProcess) -> None:
-        with worker.asking:
-            with self._handing:
-                self.workers[worker.pid] = worker
-                worker.tell({"kind": "start", "settings": self._settings.to_json()}, self.current.files)
-            worker.wait(_LOAD_SECONDS)
-            worker.ready = True
-        self._on_ready()
-
-    # Reloading
-
-    def _reload_in_turn(self) -> None:
-        if sys.platform == "linux":  # elsewhere only whole processes have a priority
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        while self._wanted.acquire():
-            with self._queueing:
-                asked, self._queued = self._queued, None
-            assert asked is not None
-            self.is_reloading = True
-            notify_systemd("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-            outcome = "rejected"
-            began = time.monotonic()
-            try:
-                changed = self._reload()
-                outcome = "changed" if changed else "unchanged"
-                answer: dict[str, Any] = {
-                    "checksum": self.current.checksum, "changed": changed, "workers": self.ready,
-                    "seconds": round(time.monotonic() - began, 3),
-                }  # fmt: skip
-                log("reload", outcome=outcome, **answer)
-                asked.set_result(answer)
-            except Exception as error:
-                foreseen = isinstance(error, DeqlError)
-                log("reload", logging.ERROR, None if foreseen else error, outcome=outcome, reason=str(error))
-                asked.set_exception(ReloadError(str(error) or type(error).__name__))
-            self._reloads.labels(outcome).inc()
-            notify_systemd("READY=1")
-            self.is_reloading = False
-
-    def _reload(self) -> bool:
-        """Have all workers answer from the file as it is now; whether that is another model."""
-        new = snapshot.take(Path(self._settings.model), self.current.checksum)
-        if new.checksum == self.current.checksum:
-            new.close()
-            return False
-        try:
-            self.hand_out(new)
-        except BaseException:
-            new.close()
-            raise
-        return True
-
-    def hand_out(self, new: Snapshot) -> None:
-        """Every worker prepares the model, and only if all can, every worker swaps.
-
-        Workers may end and start meanwhile, with the old model; those are asked in the next round.
-        """
-        prepared: set[WorkerProcess] = set()
-        for _ in range(_ROUNDS):
-            asked = set(self.workers.values()) - prepared
-            failed = _ask_all(asked, {"kind": "prepare"}, new.files, _LOAD_SECONDS)
-            refused = [error for error in failed.values() if not isinstance(error, WorkerGoneError)]
-            if refused:
-                self._drop()
-                raise ReloadError(f"{self._settings.model} could not be loaded: {refused[0]}")
-            for worker in failed:
-                self.forget(worker.pid)
-            prepared |= asked
-            with self._handing:
-                if set(self.workers.values()) <= prepared:
-                    self._swap(new)
-                    return
-        self._drop()
-        raise ReloadError(f"{self._settings.model} could not be loaded: workers end again and again")
-
-    def _swap(self, new: Snapshot) -> None:
-        for worker, error in _ask_all(self.workers.values(), {"kind": "swap"}, None, _SWAP_SECONDS).items():
-            log("worker_killed", logging.ERROR, worker=worker.pid, reason=f"it did not take up the new model: {error}")
-            worker.kill()  # it starts again, with the new model
-        self.current.close()
-        self.current = new
-
-    def _drop(self) -> None:
-        _ask_all(self.workers.values(), {"kind": "drop"}, None, _SWAP_SECONDS)
-
-
-def _ask_all(
-    workers: Iterable[WorkerProcess], body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float
-) -> dict[WorkerProcess, WorkerError]:
-    """Ask all at the same time; the errors of those that have one."""
-    failed: dict[WorkerProcess, WorkerError] = {}
-
-    def ask(worker: WorkerProcess) -> None:
-        try:
-            worker.ask(body, files, seconds)
-        except WorkerError as error:
-            failed[worker] = error
-
-    everyone = list(workers)
-    with ThreadPoolExecutor(len(everyone) or 1) as pool:
-        list(pool.map(ask, everyone))
-    return failed
-
-
 class _Supervisor:
     """Runs uvicorn's process manager, and does what signals say."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, share: SharedModel, ready: Callable[[str], None] | None
-    ) -> None:
-        self._settings, self._listener, self._share, self._ready = settings, listener, share, ready
+        self, settings: Settings, listener: socket.socket, first: Snapshot, folder: str,
+        ready: Callable[[str], None] | None,
+    ) -> None:  # fmt: skip
+        self._settings, self._listener, self._folder, self._ready = settings, listener, folder, ready
+        self._share = SharedModel(settings, first, folder, self._on_ready)
         # Under nohup, which has hangups ignored, the server should outlive its terminal.
         self._ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
         self._saying = threading.Lock()
@@ -411,7 +130,6 @@ class _Supervisor:
         )  # fmt: skip
         with _signals_as_they_were():
             self._manager = Multiprocess(config, [self._listener])  # queues signals
-            self._share.start(self._on_ready)
             try:
                 self._manager.init_processes()
             except Exception as error:  # no more processes, say
@@ -419,8 +137,9 @@ class _Supervisor:
                 self._give_up()
             while not self._stopping:
                 self._keep_workers()
-                self._wait(_CHECK_SECONDS * 2**self._failed_starts)
+                self._wait(_CHECK_SECONDS * 2 ** min(5, self._failed_starts))
             self._end()
+        self._share.close()
         if self._share.is_reloading:
             # Taking the interpreter down around a thread that is inside compiled code may end in a crash.
             atexit.register(_leave, self._exit_code)
@@ -464,7 +183,7 @@ class _Supervisor:
             self._failed_starts += not was_ready
             log("worker_died", logging.ERROR, worker=process.pid, exit=process.exitcode, ready=was_ready)
             try:
-                mark_process_dead(process.pid, os.environ[FOLDER])  # type: ignore[no-untyped-call]
+                mark_process_dead(process.pid, self._folder)  # type: ignore[no-untyped-call]
             except Exception as error:  # only numbers are wrong then
                 log("forget", logging.ERROR, error, worker=process.pid)
 
@@ -480,7 +199,7 @@ class _Supervisor:
         while self._manager.signal_queue:
             number = self._manager.signal_queue.pop(0)
             if number == signal.SIGHUP and not (self._ends_with_terminal and not _has_terminal()):
-                self._share.reload()
+                threading.Thread(target=self._share.reload, name="reload", daemon=True).start()
             elif number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # SIGHUP: its window was closed
                 if self._stopping and number == signal.SIGINT:
                     self._exit_code = 128 + number

@@ -1,17 +1,14 @@
-"""A fitted model with what answering needs: names, other rules on the same P, many histories at once, and a successor.
-
-Requests that wait at the same time are ranked together, and none waits for all of a long one.
-"""
+"""A fitted model with what answering needs: other rules on the same P, many histories at once, items by name."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
+import unicodedata
 import weakref
-from collections import OrderedDict, deque
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -25,12 +22,11 @@ from scipy.sparse import csr_array
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.recommend import allowed_items, known_columns
-from deql.serve.catalogue import Catalogue
 from deql.serve.schemas import OWN_RULE, ApiError, RuleOverrides
 from deql.serve.snapshot import ReloadError
 from deql.store import checksum, load
 
-__all__ = ["Batcher", "ModelHolder", "Query", "RankedColumns", "ServingModel"]
+__all__ = ["Catalogue", "ModelHolder", "Query", "RankedColumns", "ServingModel", "plain"]
 
 _RULES_KEPT = 64
 """Rules of which the two vectors are kept: those of a few people who move sliders."""
@@ -40,9 +36,6 @@ _LONG_LIST = 100
 
 _RELEASE_SECONDS = 0.5
 """Between the end of a model and that of its arrays, so that what referred to them is surely gone."""
-
-_ITEMS_AT_ONCE = 2048
-"""Items of all histories of a batch: more make its pass longer, and hardly cheaper for each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,80 +265,84 @@ async def _no_reload() -> dict[str, Any]:
     raise ReloadError("this server was not started from a model file, so it has none to reload")
 
 
-class _Waiting(NamedTuple):
-    model: ServingModel
-    query: Query
-    answer: asyncio.Future[RankedColumns]
+class Catalogue:
+    """The names of a model's items.
 
-
-class Batcher:
-    """Ranks in one thread, a batch at a time; the kernels divide a batch among threads of their own.
-
-    Nothing waits for a batch to fill: of what came while the last one was worked on, the next takes one history from
-    each request in turn.
+    Names are kept in the order of popularity, in one text with a line for each: what stands anywhere in a name is
+    found by one search through that text, the most popular first, and what begins a name through a sorted list.
 
     Parameters
     ----------
-    tell : callable, optional
-        Called with the number of histories of each batch.
+    names : list of str
+        What each column of the model is called.
+    counts : ndarray
+        How popular each is.
+
+    Examples
+    --------
+    >>> names = Catalogue(["Green tea", "tea", "steak", "Teapot"], np.array([5, 1, 9, 7]))
+    >>> names.find("TEA", 10)
+    ([1, 3, 0, 2], False)
+    >>> names.find("", 2)
+    ([2, 3], True)
     """
 
-    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
-        self._requests: deque[deque[_Waiting]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rank")
-        self._task: asyncio.Task[None] | None = None
-        self._tell = tell
+    def __init__(self, names: list[str], counts: NDArray[Any]) -> None:
+        self._columns = np.argsort(-np.asarray(counts), kind="stable")
+        folded = [plain(names[column]) for column in self._columns.tolist()]
+        self._text = "\n" + "\n".join(folded) + "\n"
+        # The same with a space for whatever is neither letter nor digit: words begin after one.
+        self._words = re.sub(r"[^\w\n]|_", " ", self._text)
+        # A line's place in the text, after the line break before it.
+        self._starts = (np.cumsum([0, *(len(name) + 1 for name in folded)]) + 1).tolist()
+        by_name = sorted(range(len(folded)), key=folded.__getitem__)
+        self._sorted = [folded[place] for place in by_name]
+        self._places = np.array(by_name, np.int64)  # in the order of popularity
 
-    async def rank(self, model: ServingModel, queries: Sequence[Query]) -> list[RankedColumns]:
-        """The lists for these queries, in their order."""
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[RankedColumns]] = [loop.create_future() for _ in queries]
-        waiting = [_Waiting(model, query, answer) for query, answer in zip(queries, answers, strict=True)]
-        self._requests.append(deque(waiting))
-        if self._task is None or self._task.done():
-            self._task = loop.create_task(self._work())
-        try:
-            return await asyncio.gather(*answers)
-        finally:
-            for answer in answers:  # of a request that was given up: not to be worked on
-                answer.cancel()
+    def find(self, query: str, limit: int) -> tuple[list[int], bool]:
+        """The columns of the best matches, and whether there are more.
 
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while batch := self._next():
-            batch.sort(key=lambda waiting: id(waiting.model))  # more than one only while models are swapped
-            for model, group in groupby(batch, key=lambda waiting: waiting.model):
-                await self._answer(loop, model, list(group))
+        Those called exactly so come first, then those whose names begin so, then those with a word that does, then
+        the others that have it anywhere; each kind by popularity.
+        """
+        wanted = plain(query)
+        if not wanted:
+            return self._columns[:limit].tolist(), len(self._columns) > limit
+        found: dict[int, None] = {}
+        low = bisect_left(self._sorted, wanted)
+        for high in (bisect_right(self._sorted, wanted), self._after_prefix(wanted)):
+            found.update(dict.fromkeys(np.sort(self._places[low:high])[: limit + 1].tolist()))
+        self._search(self._words, " " + re.sub(r"\W|_", " ", wanted), 1, wanted, limit + 1, found)
+        self._search(self._text, wanted, 0, wanted, limit + 1, found)
+        places = list(found)
+        return self._columns[places[:limit]].tolist(), len(places) > limit
 
-    def _next(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
-        items = 0
-        while self._requests:
-            request = self._requests[0]
-            while request and request[0].answer.done():
-                request.popleft()
-            if not request:
-                self._requests.popleft()
-                continue
-            items += len(request[0].query.columns)
-            if batch and items > _ITEMS_AT_ONCE:
-                break
-            batch.append(request.popleft())
-            self._requests.rotate(-1)
-        return batch
+    def _after_prefix(self, prefix: str) -> int:
+        """Where in the sorted names those that begin so end."""
+        return bisect_right(self._sorted, prefix, key=lambda name: name[: len(prefix)])
 
-    async def _answer(self, loop: asyncio.AbstractEventLoop, model: ServingModel, batch: list[_Waiting]) -> None:
-        try:
-            if self._tell is not None:
-                self._tell(len(batch))
-            lists = await loop.run_in_executor(self._thread, model.rank, [waiting.query for waiting in batch])
-        except Exception as error:
-            if len(batch) > 1:  # only who caused it should hear of it
-                for waiting in batch:
-                    await self._answer(loop, model, [waiting])
-            elif not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
-            return
-        for waiting, ranked in zip(batch, lists, strict=True):
-            if not waiting.answer.done():
-                waiting.answer.set_result(ranked)
+    def _search(self, text: str, pattern: str, skip: int, wanted: str, enough: int, found: dict[int, None]) -> None:
+        """Add the lines that have what is wanted where the pattern is, until there are enough in all."""
+        at = 0
+        while len(found) < enough and (at := text.find(pattern, at)) >= 0:
+            if self._text.startswith(wanted, at + skip):
+                place = bisect_right(self._starts, at) - 1
+                found[place] = None
+                at = self._starts[place + 1]  # on to the next line
+            else:
+                at += 1
+
+
+def plain(text: str) -> str:
+    """Text as it is compared: without capitals and accents, and in one line.
+
+    Examples
+    --------
+    >>> plain("Crème\\nBrûlée")
+    'creme brulee'
+    """
+    folded = text.casefold()
+    if not folded.isascii():
+        parts = unicodedata.normalize("NFKD", folded)
+        folded = "".join(letter for letter in parts if not unicodedata.combining(letter)).casefold()
+    return " ".join(folded.split())

@@ -24,9 +24,9 @@ from deql.serve import monitoring
 from deql.serve.api import create_app
 from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import FOLDER, Metrics, log
-from deql.serve.server import CONTROL, receive, send
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
+from deql.serve.shared_model import CONTROL, receive, send
 from deql.serve.snapshot import ReloadError, attach_rows, path_of
 
 __all__ = ["create_worker_app"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="the service needs the extra serve")
 
-from deql.serve.catalogue import Catalogue, plain
+from deql.serve.serving_model import Catalogue, plain
 
 LETTERS = st.text("aÁb- \n", max_size=5)
 
