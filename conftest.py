@@ -6,5 +6,5 @@ import importlib.util
 collect_ignore_glob = (
     []
     if importlib.util.find_spec("torch")
-    else ["src/deql/device/*", "src/deql/elsa_training.py", "src/deql/models/elsa.py"]
+    else ["src/deql/linalg/engines/torch_*", "src/deql/ranking/torch_*", "src/deql/models/elsa/*"]
 )

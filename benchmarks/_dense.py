@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 from torch import Tensor
 
-from deql.device.invert import default_precision, invert_on_device
-from deql.device.packed import DevicePacked
-from deql.device.strips import Rows, strips
-from deql.gram import gram, user_weights, weighted_diagonal
-from deql.interactions import Interactions
-from deql.precision.plan import device_tile
+from deql.data import Interactions
+from deql.linalg.engines.torch_invert import default_precision, invert_on_device
+from deql.linalg.engines.torch_packed import DevicePacked
+from deql.linalg.gram import gram, user_weights, weighted_diagonal
+from deql.linalg.tiling import device_tile
+from deql.ranking.torch_strips import Rows, strips
 from deql.rules import decoupled, scale_columns
 from deql.split import HeldOut
-from deql.tuning.ground import Ground
+from deql.tuning.tuning_data import Ground
 
 __all__ = ["Laboratory", "Row", "Solved", "Study", "Worth", "inverse", "multiply", "packed_gram"]
 

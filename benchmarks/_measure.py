@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from deql.weighing import Sample, weigh
+from deql._system.measure import Sample, weigh
 
 __all__ = ["Sample", "Task", "measure", "measure_all", "serve", "show"]
 

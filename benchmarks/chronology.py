@@ -21,12 +21,12 @@ from scipy.sparse import csr_array, diags_array
 
 import deql
 from _measure import show
-from deql.gram import user_weights, weighted_diagonal
-from deql.interactions.public import read_lightgcn_split
+from deql.datasets.public import read_lightgcn_split
+from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.split import HeldOut, Split
-from deql.tuning.ground import Ground, sample_items
 from deql.tuning.space import Point
 from deql.tuning.trainer import Trainer
+from deql.tuning.tuning_data import Ground, sample_items
 
 METRICS = ("recall@20", "ndcg@20")
 SHARE, LOOK_USERS, FULL = 0.1, 6_000, 2

@@ -20,11 +20,11 @@ from typing import Any
 import deql
 from _measure import show
 from chronology import lines_of, without_the_end
-from deql.interactions.public import read_lightgcn_split
-from deql.models.elsa import ELSA
-from deql.reproduction.paper import reported
+from deql.datasets.public import read_lightgcn_split
+from deql.models.elsa.elsa import ELSA
+from deql.paper.published import reported
 from deql.split import Split
-from deql.tuning.ground import stake_out
+from deql.tuning.tuning_data import stake_out
 
 METRICS = ("recall@20", "ndcg@20")
 BATCH, PATIENCE, MOST_EPOCHS = 8192, 3, 45

@@ -104,7 +104,7 @@ def sgemm_rate(size: int = 4096, repeats: int = 5) -> float:
 
 def fit_memory(name: str) -> Task:
     """A fit in memory, its stages timed, with a line of log every minute."""
-    from deql import solver
+    from deql.linalg import solve as solver
 
     matrix = load(name)
     before = sgemm_rate()
@@ -143,7 +143,7 @@ def fit_memory(name: str) -> Task:
 
 def fit_stored(file: str, engine: str, folder: str = "") -> Task:
     """A fit of stored data; on disk within the budget, in a folder of its own if one is named."""
-    from deql.precision.tile_folder import remove_tiles
+    from deql.linalg.engines.tile_folder import remove_tiles
 
     matrix = stored(file)
     where = {"engine": engine} | ({"memory": BUDGET} if engine == "disk" else {})
@@ -170,7 +170,7 @@ def make_gram(file: str, by: str) -> Task:
     matrix = stored(file)
     if by == "scipy":
         return Task(lambda: matrix.T @ matrix, lambda product: {"sum": float(product.sum(dtype=np.float64))})
-    from deql.gram import gram
+    from deql.linalg.gram import gram
 
     new_model()
 
@@ -184,9 +184,9 @@ def invert_torch(file: str, precision: str) -> Task:
     """Gram matrix and inverse on a device; the second run counts, the first loads the libraries."""
     import torch
 
-    from deql.device import open_device
-    from deql.device.gram import gram_on_device
-    from deql.device.invert import invert_on_device
+    from deql.linalg.engines.torch_gram import gram_on_device
+    from deql.linalg.engines.torch_invert import invert_on_device
+    from deql.linalg.engines.torch_packed import open_device
 
     matrix, device = stored(file), open_device()
     kind = torch.float64 if precision == "float64" else torch.float32

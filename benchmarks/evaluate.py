@@ -62,8 +62,8 @@ def save_data(folder: str, model_file: str, synthetic: str) -> Task:
 def random_model(train: csr_array) -> Any:
     """A model of the right size whose P is noise: for trying this script."""
     import deql
-    from deql.precision import PackedSymmetric
-    from deql.precision.plan import choose_tile
+    from deql.linalg.packed import PackedSymmetric
+    from deql.linalg.tiling import choose_tile
 
     n = train.shape[1]
     model = deql.EASE(l2=80.0).fit(train[:, :2])

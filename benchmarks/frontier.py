@@ -37,12 +37,12 @@ from torch import Tensor
 import deql
 from _dense import Laboratory, Row, Solved, Study, Worth, inverse, multiply, packed_gram
 from _measure import show
-from deql.device import DevicePacked, open_device
-from deql.gram import weighted_diagonal
-from deql.reproduction.benches import Bench, find_benches
-from deql.reproduction.choices import Choice, stored_choices
-from deql.reproduction.paper import METRICS, WEIGHTED
-from deql.tuning.ground import Ground, stake_out
+from deql.linalg.engines.torch_packed import DevicePacked, open_device
+from deql.linalg.gram import weighted_diagonal
+from deql.paper.hyperparameters import Choice, stored_choices
+from deql.paper.paper_datasets import Bench, find_benches
+from deql.paper.published import METRICS, WEIGHTED
+from deql.tuning.tuning_data import Ground, stake_out
 
 KEYS = ("gowalla", "yelp2018", "gowalla-1", "debian-weak", "debian-strong")
 USER_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -68,7 +68,7 @@ def contestants() -> dict[str, Callable[[Table], Table]]:
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
-    from deql.imputation import LinearImputer
+    from deql.impute import LinearImputer
 
     def all_columns(imputer: object) -> Callable[[Table], Table]:
         return lambda table: imputer.fit_transform(table)  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def scaled(impute: Callable[[Table], Table]) -> Callable[[Table], Table]:
 
 def one_matrix(table: Table) -> Table:
     """x̂ = x·W with EDLAE's W, missing entries 0 in x."""
-    from deql.imputation import LinearImputer
+    from deql.impute import LinearImputer
     from deql.rules import decoupled
 
     model = LinearImputer().fit(table)
@@ -141,7 +141,7 @@ def large() -> dict[str, float]:
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer, KNNImputer
 
-    from deql.imputation import LinearImputer
+    from deql.impute import LinearImputer
 
     generator = np.random.default_rng(0)
     table = generator.standard_normal((10_000, 20)) @ generator.standard_normal((20, 200))

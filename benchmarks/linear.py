@@ -43,7 +43,7 @@ CHOSEN = {
 
 def rows() -> dict[str, str]:
     """Every model as ``deql evaluate`` would be told."""
-    from deql.reproduction.choices import stored_choices
+    from deql.paper.hyperparameters import stored_choices
 
     specs = {"Popularity": "popularity", "LAE": CHOSEN["LAE"]}
     for choice in stored_choices("debian-strong"):

@@ -60,8 +60,8 @@ def made_up_histories(n: int, generator: np.random.Generator) -> NDArray[np.int6
 def made_up_model(n: int, generator: np.random.Generator) -> Any:
     """A model of n items without a fit."""
     import deql
-    from deql.precision import PackedSymmetric
-    from deql.precision.plan import choose_tile
+    from deql.linalg.packed import PackedSymmetric
+    from deql.linalg.tiling import choose_tile
 
     model = deql.DEQL(l2=80.0, b=0.5).fit(csr_array(np.eye(2, dtype=np.float32)))
     packed = PackedSymmetric(n, choose_tile(n))
@@ -233,7 +233,7 @@ def load(
 def wrong_answers(kept: list[tuple[int, str]], histories: NDArray[np.int64], files: tuple[Path, ...]) -> int:
     """How many answers are not those of the model whose checksum they bear."""
     import deql
-    from deql.store import checksum
+    from deql.io.model_file import checksum
 
     models = {checksum(file): deql.load(file, verify=False) for file in files}
     wrong = 0

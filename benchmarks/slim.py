@@ -30,7 +30,7 @@ TARGETS = {"speedup": 20.0, "largest_difference": 1e-5}
 
 def fit_deql(folder: str) -> Task:
     import deql
-    from deql.models.slim import SLIM
+    from deql.models.slim.slim import SLIM
 
     data = deql.datasets.debian()
     SLIM(L1, L2).fit(data.matrix[:100])  # loads the kernels
@@ -44,7 +44,7 @@ def fit_deql(folder: str) -> Task:
 
 def fit_path(folder: str, warm: str) -> Task:
     import deql
-    from deql.models.slim import SLIM
+    from deql.models.slim.slim import SLIM
 
     data = deql.datasets.debian()
     model = SLIM(L1, L2, warm_start=warm == "warm")
@@ -124,7 +124,7 @@ def _penalty(users: int) -> dict[str, Any]:
 
 def _in_threads(fit: Callable[[range], list[NDArray[np.float64]]], items: int, path: Path) -> Task:
     """Every thread fits its share of the columns, popular and rare ones alike."""
-    from deql.parallel import thread_count
+    from deql._system.threads import thread_count
 
     threads = thread_count()
 

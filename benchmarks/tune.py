@@ -100,9 +100,9 @@ def fit_paper(folder: str, tuned: str = "") -> Task:
 
 def judge_b(count: str, alone: str = "") -> Task:
     import deql
-    from deql.tuning.ground import stake_out
     from deql.tuning.space import Point
     from deql.tuning.trainer import Trainer
+    from deql.tuning.tuning_data import stake_out
 
     split = _split()
     _warm(split)
@@ -188,7 +188,7 @@ def _split(data: str = "debian") -> Any:
 
     if data == "debian":
         return deql.split_strong(deql.datasets.debian())
-    from deql.interactions.public import read_lightgcn_split
+    from deql.datasets.public import read_lightgcn_split
 
     return read_lightgcn_split(Path(os.environ["DEQL_DATA"], data))
 

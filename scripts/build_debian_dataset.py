@@ -4,7 +4,7 @@ A "user" is a binary package and its "items" are the packages it names in Depend
 Recommends and Suggests: the first of each set of alternatives, without version or architecture.
 Packages that name, and names that occur in, fewer than five are left out until none is left (5-core).
 
-    python scripts/build_debian_dataset.py Packages src/deql/data/debian-bookworm.parquet
+    python scripts/build_debian_dataset.py Packages src/deql/datasets/debian-bookworm.parquet
 
 ``Packages`` is the uncompressed index of bookworm main for amd64, as found on any Debian mirror under
 dists/bookworm/main/binary-amd64; compressed .gz and .xz files are read too.

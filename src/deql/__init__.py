@@ -8,10 +8,10 @@ Interactions(17,432 users × 5,834 items, 173,855 interactions)
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from deql._system.lazy import lazy_exports
+from deql._version import __version__
 
 __all__ = [
     "DEQL",
@@ -23,13 +23,29 @@ __all__ = [
     "RDLAE",
     "RLAE",
     "SLIM",
+    "Comparison",
     "CustomLinear",
+    "DataError",
     "DeqlError",
+    "DeviceError",
+    "Evaluation",
+    "HeldOut",
     "Interactions",
+    "JournalError",
     "LinearImputer",
     "LowRankDEQL",
     "ModelFileError",
+    "NotFittedError",
+    "NotPositiveDefiniteError",
+    "ParameterError",
     "Popularity",
+    "PrecisionError",
+    "Recommender",
+    "Split",
+    "SplitFileError",
+    "TileFileError",
+    "TooLargeError",
+    "UnknownItemError",
     "__version__",
     "clean",
     "compare",
@@ -50,13 +66,30 @@ __all__ = [
 
 if TYPE_CHECKING:
     from deql import datasets, objective, rules
-    from deql.errors import DeqlError, ModelFileError
-    from deql.evaluation import evaluate
-    from deql.evaluation.contest import compare
-    from deql.imputation import LinearImputer
-    from deql.interactions import Interactions
-    from deql.interactions.clean import clean
-    from deql.interactions.read import read_interactions
+    from deql._system.threads import set_threads
+    from deql.data.clean import clean
+    from deql.data.interactions import Interactions
+    from deql.data.read import read_interactions
+    from deql.errors import (
+        DataError,
+        DeqlError,
+        DeviceError,
+        JournalError,
+        ModelFileError,
+        NotFittedError,
+        NotPositiveDefiniteError,
+        ParameterError,
+        PrecisionError,
+        SplitFileError,
+        TileFileError,
+        TooLargeError,
+        UnknownItemError,
+    )
+    from deql.evaluation import Evaluation, evaluate
+    from deql.evaluation.compare import compare
+    from deql.evaluation.comparison import Comparison
+    from deql.impute import LinearImputer
+    from deql.linalg.planner import plan
     from deql.models import (
         DEQL,
         DLAE,
@@ -70,55 +103,36 @@ if TYPE_CHECKING:
         CustomLinear,
         LowRankDEQL,
         Popularity,
+        Recommender,
+        load,
     )
-    from deql.parallel import set_threads
-    from deql.planning import plan
-    from deql.split import load_split, split_leave_last, split_strong, split_weak
-    from deql.store import load
+    from deql.split import HeldOut, Split, load_split, split_leave_last, split_strong, split_weak
     from deql.tuning import tune
 
-
-# Where each public name lives: imported at first use, so that `import deql` costs nothing.
-_HOMES = {
-    "deql.interactions": ("Interactions",),
-    "deql.interactions.read": ("read_interactions",),
-    "deql.interactions.clean": ("clean",),
-    "deql.split": ("load_split", "split_leave_last", "split_strong", "split_weak"),
-    "deql.models": (
-        "DEQL",
-        "DLAE",
-        "EASE",
-        "EDLAE",
-        "LAE",
-        "RDLAE",
-        "RLAE",
-        "Popularity",
-        "CustomLinear",
-        "ELSA",
-        "LowRankDEQL",
-        "SLIM",
-    ),
-    "deql.imputation": ("LinearImputer",),
-    "deql.evaluation": ("evaluate",),
-    "deql.evaluation.contest": ("compare",),
-    "deql.parallel": ("set_threads",),
-    "deql.planning": ("plan",),
-    "deql.store": ("load",),
-    "deql.tuning": ("tune",),
-    "deql.errors": ("DeqlError", "ModelFileError"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("datasets", "objective", "rules")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"deql.{name}")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'deql' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Imported at first use, so that `import deql` costs nothing.
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "deql.data.interactions": ("Interactions",),
+        "deql.data.read": ("read_interactions",),
+        "deql.data.clean": ("clean",),
+        "deql.split": ("HeldOut", "Split", "load_split", "split_leave_last", "split_strong", "split_weak"),
+        "deql.models": (
+            "CustomLinear", "DEQL", "DLAE", "EASE", "EDLAE", "ELSA", "LAE", "LowRankDEQL", "Popularity", "RDLAE",
+            "RLAE", "Recommender", "SLIM", "load",
+        ),
+        "deql.impute": ("LinearImputer",),
+        "deql.evaluation": ("Evaluation", "evaluate"),
+        "deql.evaluation.compare": ("compare",),
+        "deql.evaluation.comparison": ("Comparison",),
+        "deql._system.threads": ("set_threads",),
+        "deql.linalg.planner": ("plan",),
+        "deql.tuning": ("tune",),
+        "deql.errors": (
+            "DataError", "DeqlError", "DeviceError", "JournalError", "ModelFileError", "NotFittedError",
+            "NotPositiveDefiniteError", "ParameterError", "PrecisionError", "SplitFileError", "TileFileError",
+            "TooLargeError", "UnknownItemError",
+        ),
+    },
+    modules=("datasets", "objective", "rules"),
+)  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 import deql
 from deql.cli import run
-from deql.interactions.public import PRESETS, Shape
+from deql.datasets.public import PRESETS, Shape
 from deql.split import load_split, split_leave_last, split_strong, split_weak
 from tests.cli.test_cli import answer, refusal
 from tests.split.common import fingerprint

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import deql
+from deql._system.threads import thread_count
 from deql.cli import run
-from deql.parallel import thread_count
-from deql.planning import calibration
+from deql.linalg.planner import calibration
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_fit_on_disk_gives_the_same_and_leaves_no_tiles(capsys, events, tmp_pa
 
 
 def test_an_interrupted_fit_on_disk_goes_on_with_the_same_command(capsys, events, tmp_path, monkeypatch):
-    from deql.precision.disk import DiskTiles
+    from deql.linalg.engines.disk import DiskTiles
 
     command = ["fit", events, "-o", tmp_path / "a.deql", "--engine", "disk"]
 
@@ -119,7 +119,7 @@ def test_a_signal_to_end_ends_as_cleanly(events, tmp_path):
     """The process sends it to itself in the middle of the sweep."""
     start = (
         "import os, signal\n"
-        "from deql.precision.disk import DiskTiles\n"
+        "from deql.linalg.engines.disk import DiskTiles\n"
         "DiskTiles.scatter = lambda *given: os.kill(os.getpid(), signal.SIGTERM)\n"
         "from deql.cli.app import main; main()"
     )

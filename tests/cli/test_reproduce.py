@@ -2,16 +2,16 @@
 
 import pytest
 
+from deql._system.measure import Sample
 from deql.cli import run
-from deql.journal import Journal
+from deql.io.journal import Journal
 from deql.models.base import Recommender
-from deql.reproduction.choices import own_choices
-from deql.reproduction.document import Document
-from deql.reproduction.tables import TABLES
+from deql.paper.document import Document
+from deql.paper.hyperparameters import own_choices
+from deql.paper.registry import TABLES
 from deql.tuning.space import Space
-from deql.weighing import Sample
 from tests.cli.test_cli import answer, refusal
-from tests.reproduction.common import SMALL, found, use_small, write_checkins, write_small
+from tests.paper.common import SMALL, found, use_small, write_checkins, write_small
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")
 
@@ -22,9 +22,7 @@ def place(tmp_path, monkeypatch):
     use_small(monkeypatch)
     monkeypatch.delenv("DEQL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "deql.reproduction.cost.fit_apart", lambda *_: Sample(2.0, 3.0, 300.0, 200.0, {"engine": "memory"})
-    )
+    monkeypatch.setattr("deql.paper.cost.fit_apart", lambda *_: Sample(2.0, 3.0, 300.0, 200.0, {"engine": "memory"}))
     (tmp_path / "out").mkdir()
     write_small(tmp_path / "out")
     return tmp_path
@@ -80,7 +78,7 @@ def test_every_table_of_the_bundled_data(capsys, place, name):
 
 
 def test_in_the_terminal(capsys, place, monkeypatch):
-    monkeypatch.setattr("deql.reproduction.accuracy._figures", lambda *_: [])
+    monkeypatch.setattr("deql.paper.accuracy._figures", lambda *_: [])
     assert run(["reproduce", "strong", "--out", "out"]) == 0
     out, err = capsys.readouterr()
     assert "DEQL(L2) + weights" in out
@@ -93,7 +91,7 @@ def test_in_the_terminal(capsys, place, monkeypatch):
 
 def test_all_of_them(capsys, place, monkeypatch):
     """Those tables that a data set belongs to."""
-    monkeypatch.setattr("deql.reproduction.tables.make", lambda name, *_: Document(name, "made", {}))
+    monkeypatch.setattr("deql.paper.registry.make", lambda name, *_: Document(name, "made", {}))
     facts = answer(capsys, "reproduce", "all", "--only", "debian-weak", "-o", "out")
     assert list(facts) == [name for name, table in TABLES.items() if "weak" in table.protocols]
     assert {f"{name}.html" for name in facts} <= names(place / "out")
@@ -113,7 +111,7 @@ def test_own_data(capsys, place):
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "datasets"])
 def test_no_choices_for_a_data_set(capsys, place, monkeypatch, name):
-    monkeypatch.setattr("deql.reproduction.tables.stored_choices", lambda *_: [])
+    monkeypatch.setattr("deql.paper.registry.stored_choices", lambda *_: [])
     answer(capsys, "reproduce", name, "--only", "debian", "-o", "out")
     text = (place / "out" / f"{name}.md").read_text(encoding="utf-8")
     key = f"debian-{TABLES[name].protocols[0]}"
@@ -125,8 +123,8 @@ class TestChoices:
     def few(self, monkeypatch):
         """A few inverses instead of hundreds."""
         space = Space(l2=(2.0, 20.0), dropout=(0.0, 0.5), b=(0.0, 0.5, 1.0), xi=(0.1,))
-        monkeypatch.setattr("deql.reproduction.search.FAMILY", space)
-        monkeypatch.setattr("deql.reproduction.search.USER_POWERS", (0.0, 0.5))
+        monkeypatch.setattr("deql.paper.hyperparameter_search.FAMILY", space)
+        monkeypatch.setattr("deql.paper.hyperparameter_search.USER_POWERS", (0.0, 0.5))
 
     def test_are_searched_kept_and_used(self, capsys, place, few):
         facts = answer(capsys, "reproduce", "choices", "--only", "debian-weak", "-o", "out")
@@ -216,7 +214,7 @@ def last_line(capsys, *arguments):
 
 
 def test_an_interrupted_run_goes_on(capsys, place, monkeypatch):
-    monkeypatch.setattr("deql.reproduction.accuracy._figures", lambda *_: [])  # they take longer than the fits
+    monkeypatch.setattr("deql.paper.accuracy._figures", lambda *_: [])  # they take longer than the fits
     command = ["reproduce", "strong", "--only", "debian", "-o"]
     whole = answer(capsys, *command, "out")["strong"]["sections"][0]
     fit, fits = Recommender.fit, []

@@ -14,7 +14,7 @@ import pytest
 
 import deql
 from deql.cli import run
-from deql.interactions.public import read_lightgcn_split
+from deql.datasets.public import read_lightgcn_split
 from deql.models.base import OF_THE_MACHINE
 from tests.cli.published import write_published
 from tests.cli.test_cli import answer, refusal

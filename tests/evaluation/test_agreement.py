@@ -13,9 +13,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from deql import Interactions, evaluate
-from deql.evaluation.metrics import LIST_METRICS
-from deql.precision import PackedSymmetric
-from deql.ranking import rank
+from deql.linalg.packed import PackedSymmetric
+from deql.metrics import LIST_METRICS
+from deql.ranking.rank import rank
 from deql.split import HeldOut
 
 USERS, ITEMS, DEPTH = 80, 60, 25

@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 import deql
 from deql import EASE, Interactions, Popularity
 from deql.errors import DeqlError, ParameterError
+from deql.evaluation.compare import compare
 from deql.evaluation.comparison import Comparison
-from deql.evaluation.contest import compare
 from deql.evaluation.significance import holm
 
 METRICS = ("recall@5", "ndcg@5")
@@ -147,7 +147,10 @@ def test_json_says_it_all_and_comes_back(found):
     plain = json.loads(found.to_json())
     assert plain == found.to_dict()
     assert plain["best"] == {metric: found.best(metric) for metric in METRICS}
-    assert plain["models"]["ease"] == {"model": "EASE", "parameters": deql.evaluation.contestants.parameters(EASE(5.0))}
+    assert plain["models"]["ease"] == {
+        "model": "EASE",
+        "parameters": deql.evaluation.model_groups.parameters(EASE(5.0)),
+    }
     assert len(plain["tests"]) == len(METRICS) * 2 * len(found.tests("ndcg@5"))
     deviations = json.loads(made([[0.3, 0.2]]).to_json())["deviations"]
     assert deviations == {"m0": {"ndcg@20": None}, "m1": {"ndcg@20": None}}

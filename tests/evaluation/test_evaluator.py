@@ -179,7 +179,7 @@ class TestSquaredError:
 
     @pytest.mark.parametrize("threads", [1, 3])
     def test_does_not_depend_on_the_number_of_threads(self, random_matrix, monkeypatch, threads):
-        monkeypatch.setattr("deql.ranking._WORK_PER_THREAD", 1)
+        monkeypatch.setattr("deql.ranking.rank._WORK_PER_THREAD", 1)
         R = random_matrix(40, 500, weighted=True)
         model = EASE(l2=3.0).fit(R)
         target = HeldOut(Interactions.from_csr(R), Interactions.from_csr(random_matrix(40, 500, seed=9)))
@@ -228,7 +228,7 @@ class TestSeveralModels:
         assert len({result.means["ndcg@20"] for result in together.values()}) > 1
 
     def test_that_share_p_take_one_pass(self, split, models, monkeypatch):
-        from deql.evaluation import passes
+        from deql.evaluation import ranking_pass as passes
 
         shapes = []
         original = passes.rank
@@ -240,8 +240,8 @@ class TestSeveralModels:
 
     def test_in_slices_as_in_one(self, split, models, monkeypatch):
         whole = evaluate(models, split.test, ALL)
-        monkeypatch.setattr("deql.evaluation.passes._LIST_ENTRIES", 1)
-        monkeypatch.setattr("deql.evaluation.passes._LEAST_USERS", 7)
+        monkeypatch.setattr("deql.evaluation.ranking_pass._LIST_ENTRIES", 1)
+        monkeypatch.setattr("deql.evaluation.ranking_pass._LEAST_USERS", 7)
         sliced = evaluate(models, split.test, ALL)
         for name in models:
             assert_same_evaluation(sliced[name], whole[name])
@@ -287,7 +287,7 @@ class TestHowSure:
         expected = found.interval("ndcg@5", resamples=300)
         assert found.interval("ndcg@5", resamples=300) == expected
         assert found.interval("ndcg@5", resamples=300, seed=1) != expected
-        monkeypatch.setattr("deql.evaluation.result._DRAWS_AT_ONCE", 1)
+        monkeypatch.setattr("deql.evaluation.evaluation_result._DRAWS_AT_ONCE", 1)
         assert found.interval("ndcg@5", resamples=300) == expected
 
     def test_interval_of_equal_values_is_a_point(self):

@@ -6,9 +6,9 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import deql
-from deql.elsa_training import Histories, loss_and_gradient, memory_watched
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
-from deql.models.elsa import ELSA
+from deql.models.elsa.elsa import ELSA
+from deql.models.elsa.training import Histories, loss_and_gradient, memory_watched
 from deql.split import HeldOut
 
 torch = pytest.importorskip("torch")
@@ -250,7 +250,7 @@ def test_too_little_memory_is_said_in_a_sentence(planted, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
     with pytest.raises(RuntimeError, match="another"), memory_watched(CPU, 9, 2):
         raise RuntimeError("another")
-    monkeypatch.setattr("deql.models.elsa.free_memory", lambda: 1000)
+    monkeypatch.setattr("deql.models.elsa.elsa.free_memory", lambda: 1000)
     with pytest.raises(TooLargeError, match=r"rank 4 of 30 items needs about 0\.0 GiB.*: choose a lower rank"):
         small().fit(planted)
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 import deql
 from deql.errors import NotFittedError, NotPositiveDefiniteError, ParameterError, PrecisionError
 from deql.objective import brute_force, expected_loss
-from tests.data import ratings
+from tests.random_data import ratings
 
 DROPOUT = st.floats(0.05, 0.9)
 RIDGE = st.sampled_from([0.0, 0.3, 5.0, 100.0])
@@ -256,7 +256,7 @@ def test_fit_on_many_items_goes_through_tiles():
 
 class TestBadInput:
     def test_empty_items_without_a_ridge_are_named_before_the_work(self, monkeypatch):
-        monkeypatch.setattr("deql.solver.make_gram", lambda *a, **k: pytest.fail("the work was started"))
+        monkeypatch.setattr("deql.linalg.solve.make_gram", lambda *a, **k: pytest.fail("the work was started"))
         R = np.array([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
         data = deql.Interactions.from_csr(csr_array(R), items=["tea", "jam", "egg", "oat"])
         for model in (deql.EASE(0.0), deql.DEQL(0.0, 0.3, 0.5)):

@@ -9,8 +9,8 @@ from scipy.sparse import csr_array, random_array
 
 import deql
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, TooLargeError
-from deql.gram import user_weights
-from deql.lowrank import GramOperator, solve_dense, solve_operators
+from deql.linalg.gram import user_weights
+from deql.models.lowrank.solver import GramOperator, solve_dense, solve_operators
 from deql.objective import expected_loss
 
 
@@ -143,7 +143,7 @@ def test_singular_and_huge_data_are_refused():
 
 
 def test_a_search_that_does_not_settle_says_so(monkeypatch):
-    monkeypatch.setattr("deql.models.lowrank._MOST_ITERATIONS", 2)
+    monkeypatch.setattr("deql.models.lowrank.lowrank._MOST_ITERATIONS", 2)
     R = csr_array(np.random.default_rng(0).random((60, 30)))
     with pytest.warns(UserWarning, match="still falling after 2"):
         deql.LowRankDEQL(3, 0.01, 0.0, engine="sparse", tolerance=0.0).fit(R)
@@ -154,6 +154,6 @@ def test_a_search_that_does_not_settle_says_so(monkeypatch):
 
 @pytest.mark.parametrize(("engine", "advice"), [("dense", "use engine='sparse'"), ("sparse", "choose a lower rank")])
 def test_what_does_not_fit_is_said_before_it_is_tried(monkeypatch, asymmetric_ratings, engine, advice):
-    monkeypatch.setattr("deql.models.lowrank.free_memory", lambda: 100)
+    monkeypatch.setattr("deql.models.lowrank.lowrank.free_memory", lambda: 100)
     with pytest.raises(TooLargeError, match=advice):
         deql.LowRankDEQL(2, engine=engine).fit(asymmetric_ratings)

@@ -13,8 +13,8 @@ from sklearn.linear_model import ElasticNet
 
 import deql
 from deql.errors import DataError, ParameterError
-from deql.gram import user_weights
-from deql.models.slim import SLIM
+from deql.linalg.gram import user_weights
+from deql.models.slim.slim import SLIM
 
 
 def elastic_nets(R, l1, l2, weights):

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 import deql
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError
 from deql.objective import Corruption, brute_force, from_sampler, moments, solve
-from tests.data import ratings
+from tests.random_data import ratings
 
 R = (lambda g: (g.random((12, 5)) < [0.9, 0.7, 0.5, 0.4, 0.3]) * g.uniform(0.5, 2.0, (12, 5)))(np.random.default_rng(3))
 ITEM_DROPOUT = np.array([0.6, 0.1, 0.0, 0.3, 0.5])

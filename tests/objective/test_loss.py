@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deql.objective import brute_force, expected_loss, moments, sampled_loss
-from tests.data import ratings
+from tests.random_data import ratings
 
 SETTINGS = [
     {"p": 0.3, "a": 1.0, "b": 0.5},

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import deql
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError
 from deql.objective import Combination, Corruption, Update, brute_force, moments, solve, solve_updates, updates
-from tests.data import ratings
+from tests.random_data import ratings
 
 
 def different(n, seed=0):

@@ -10,11 +10,11 @@ from scipy.sparse import csr_array
 
 import deql
 from deql import EASE, DeqlError, Interactions, Popularity
-from deql.evaluation.contest import compare
-from deql.evaluation.contestants import judge, parameters
+from deql.evaluation.compare import compare
+from deql.evaluation.model_groups import judge, parameters
 from deql.report import plots
-from deql.report.compared import comparison_page
-from deql.report.evaluated import curve_metrics, evaluation_page, group_lengths
+from deql.report.comparison_page import comparison_page
+from deql.report.evaluation_page import curve_metrics, evaluation_page, group_lengths
 
 pytest.importorskip("matplotlib", reason="reports need matplotlib")
 

@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 
 from deql import EASE, Interactions
+from deql.io.model_file import checksum
+from deql.models import load
 from deql.serve.serving_model import ServingModel
 from deql.serve.settings import Settings
-from deql.store import checksum, load
 
 _EXPECTED = {}
 """For each model that was saved here, by its checksum: what it recommends to who has tea."""

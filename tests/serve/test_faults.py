@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
+from deql.io.model_file import checksum
 from deql.serve.api import create_app
 from deql.serve.monitoring import FOLDER
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
-from deql.store import checksum
 from tests.serve.asking import Asker
 from tests.serve.running import Asking, Server, basic, is_running, recommend, replace, save_model, wait_for
 

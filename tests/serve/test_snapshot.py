@@ -10,9 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from deql import store
 from deql.errors import ModelFileError, ParameterError
-from deql.resident import QuantisedRows
+from deql.io.model_file import checksum
+from deql.models import load
+from deql.ranking.quantised import QuantisedRows
 from deql.serve import snapshot
 from tests.serve.running import save_model
 
@@ -28,15 +29,15 @@ def taken(path):
     """What a snapshot of the file says about tea."""
     copy = snapshot.take(path)
     try:
-        return store.load(snapshot.path_of(copy.files["model"])).similar_items("tea", k=2)
+        return load(snapshot.path_of(copy.files["model"])).similar_items("tea", k=2)
     finally:
         copy.close()
 
 
 def test_nothing_that_happens_to_the_file_matters(model):
     copy = snapshot.take(model)
-    assert copy.checksum == store.checksum(model)
-    served = store.load(snapshot.path_of(copy.files["model"]), verify=False)
+    assert copy.checksum == checksum(model)
+    served = load(snapshot.path_of(copy.files["model"]), verify=False)
     before = served.similar_items("tea", k=3)
     copy.close()  # what is mapped stays
     os.truncate(model, 0)
@@ -87,9 +88,9 @@ def test_what_is_in_memory_is_sealed(model, monkeypatch):
             for change in (lambda: os.pwrite(file, b"x", 0), lambda: os.ftruncate(file, 1)):  # noqa: B023
                 with pytest.raises(PermissionError):
                     change()
-        served = store.load(snapshot.path_of(copy.files["model"]), verify=False)
+        served = load(snapshot.path_of(copy.files["model"]), verify=False)
         snapshot.attach_rows(served, copy.files["rows"])
-        assert served.recommend([["tea"]], k=1).ids.tolist() == store.load(model).recommend([["tea"]], k=1).ids.tolist()
+        assert served.recommend([["tea"]], k=1).ids.tolist() == load(model).recommend([["tea"]], k=1).ids.tolist()
     finally:
         copy.close()
 
@@ -107,15 +108,14 @@ def test_without_rows_it_is_served_too(model, monkeypatch, caplog):
 
 def test_rows_that_are_in_the_file_are_not_made_again(tmp_path, model):
     kept = tmp_path / "kept.deql"
-    store.load(model).save(kept, quantized_rows=True)
+    load(model).save(kept, quantized_rows=True)
     copy = snapshot.take(kept)
     try:
         assert list(copy.files) == ["model"]
-        served = store.load(snapshot.path_of(copy.files["model"]), verify=False)
+        served = load(snapshot.path_of(copy.files["model"]), verify=False)
         assert served.quantised_rows_ is not None
         assert (
-            served.recommend([["tea"]], k=2).scores.tobytes()
-            == store.load(model).recommend([["tea"]], k=2).scores.tobytes()
+            served.recommend([["tea"]], k=2).scores.tobytes() == load(model).recommend([["tea"]], k=2).scores.tobytes()
         )
     finally:
         copy.close()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from deql import Interactions
-from deql.interactions import Step
+from deql.data import Step
 
 
 def cells(data):

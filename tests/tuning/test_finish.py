@@ -5,7 +5,7 @@ from scipy import stats
 import deql
 from deql import DEQL
 from deql.tuning.finish import CURVE
-from deql.tuning.result import Curve
+from deql.tuning.tuning_result import Curve
 from tests.tuning.common import SMALL, market, parameters_of
 
 PLAIN = {"user_power": 0, "popularity_power": 0}

@@ -12,7 +12,7 @@ from deql.tuning import trainer
 from deql.tuning.search import KEPT, by_user_power, kept_after_looks, spread_order
 from deql.tuning.space import Point, as_space
 from deql.tuning.trainer import Trainer
-from deql.tuning.workbench import Budget
+from deql.tuning.trials import Budget
 from tests.tuning.common import SMALL, findings, market, steps
 
 GRID = {
@@ -115,7 +115,7 @@ def clock(monkeypatch, split):
         return judge(self, *arguments)
 
     monkeypatch.setattr(Trainer, "judge", slow)
-    monkeypatch.setattr("deql.tuning.workbench.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("deql.tuning.trials.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
 
 def assert_within(seconds, journal, steps_over=1):
@@ -156,7 +156,7 @@ def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, undist
 
 
 def test_a_look_is_the_best_rule_on_a_quarter_of_the_items(split, first_looks):
-    from deql.tuning.ground import sample_items, stake_out
+    from deql.tuning.tuning_data import sample_items, stake_out
 
     tuning = deql.tune(split, GRID, seed=4)
     small = sample_items(stake_out(split, 4), 0.25, 1000, 4)
@@ -213,7 +213,7 @@ def test_an_interruption_ends_with_the_best_so_far(split, undisturbed, after, tm
 
 @pytest.mark.parametrize("search", ["grid", "optuna"])
 @pytest.mark.parametrize(
-    "place", ["deql.solver.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.make_gram"]
+    "place", ["deql.linalg.solve.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.make_gram"]
 )
 def test_an_interruption_inside_a_fit(split, undisturbed, place, search, monkeypatch, tmp_path):
     if search == "optuna":

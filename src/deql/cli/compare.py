@@ -51,9 +51,9 @@ def compare(
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
-    from deql.atomic import write_text
-    from deql.evaluation.contest import compare as run
-    from deql.report.compared import comparison_page
+    from deql.evaluation.compare import compare as run
+    from deql.io.atomic import write_text
+    from deql.report.comparison_page import comparison_page
     from deql.split import Split
 
     if json and form not in (Format.text, Format.json):

@@ -56,8 +56,8 @@ def prepare(
     json: AsJson = False,
 ) -> None:  # fmt: skip
     """Prepare one of the paper's data sets as the paper did, and say how its counts compare."""
-    from deql.interactions.public import PRESETS, compare_with_paper
-    from deql.interactions.public import prepare as prepared
+    from deql.datasets.public import PRESETS, compare_with_paper
+    from deql.datasets.public import prepare as prepared
 
     if name in PRESETS and seed is not None and not PRESETS[name].files:
         raise ParameterError(f"--seed does not belong to {name}, whose split is published")
@@ -107,7 +107,7 @@ def _show(made: Split, out: Path) -> None:
 
 
 def _facts(made: Split, out: Path) -> dict[str, Any]:
-    from deql.interactions.clean import describe_steps
+    from deql.data.clean import describe_steps
 
     return {
         "protocol": made.protocol,

@@ -17,7 +17,7 @@ from deql.cli.serve import need_serve, serve_with
 from deql.cli.show import console, curve_table, print_json, progress_wanted, table
 
 if TYPE_CHECKING:
-    from deql.tuning.result import Curve
+    from deql.tuning.tuning_result import Curve
 
 __all__ = ["demo"]
 
@@ -103,7 +103,7 @@ def demo(
             "seconds": seconds,
         })  # fmt: skip
     if serve:
-        from deql.tuning.result import Curve
+        from deql.tuning.tuning_result import Curve
 
         measured = ("ndcg@20", "recall@20")  # first what b was chosen by
         values = {metric: [result.means[metric] for result in swept_results] for metric in measured}

@@ -15,7 +15,7 @@ from deql.cli.show import say
 from deql.errors import DeqlError, ParameterError
 
 if TYPE_CHECKING:
-    from deql.interactions import Interactions
+    from deql.data import Interactions
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
 
@@ -53,7 +53,7 @@ class EngineOptions:
 
     def use(self) -> None:
         """Refuse what can be refused before anything is read, and set the number of threads."""
-        from deql.parallel import set_threads
+        from deql._system.threads import set_threads
 
         if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
             raise ParameterError(f"{self.folder} is not a folder: name one for --folder")
@@ -80,7 +80,7 @@ class EngineOptions:
 
 def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> None:
     """Fit; if that is done on disk, in a folder where the same command finds what was done before it was ended."""
-    from deql.precision.tile_folder import has_checkpoint
+    from deql.linalg.engines.tile_folder import has_checkpoint
 
     begun, typed = has_checkpoint(tiles), (estimator.engine, estimator.folder)
     options = replace(estimator._options, folder=tiles)
@@ -100,7 +100,7 @@ def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> No
 @contextmanager
 def kept_until_saved(tiles: Path) -> Iterator[None]:
     """Say, when a fit or its saving ends early, that the same command goes on with what was done."""
-    from deql.precision.tile_folder import has_checkpoint
+    from deql.linalg.engines.tile_folder import has_checkpoint
 
     try:
         yield

@@ -51,9 +51,9 @@ def evaluate(
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
     from deql import evaluation
-    from deql.atomic import write_text
-    from deql.evaluation.contestants import judge, parameters
-    from deql.report.evaluated import curve_metrics, evaluation_page
+    from deql.evaluation.model_groups import judge, parameters
+    from deql.io.atomic import write_text
+    from deql.report.evaluation_page import curve_metrics, evaluation_page
 
     wanted = source.metric_list(metrics)
     named, loaded = parse_specs(models)
@@ -142,7 +142,7 @@ def _facts(
     data: Path, split: Split, on: Part, named: Mapping[str, Any], results: Mapping[str, Evaluation],
     metrics: Sequence[str], intervals: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    from deql.evaluation.contestants import parameters
+    from deql.evaluation.model_groups import parameters
 
     first = next(iter(results.values()))
     judged = [metric for metric in metrics if metric in first.per_user]
@@ -162,7 +162,7 @@ def _facts(
 
 
 def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: bool) -> None:
-    from deql.report.evaluated import evaluation_grid
+    from deql.report.evaluation_page import evaluation_grid
     from deql.report.tables import Cell, Grid, number
 
     print_grid(evaluation_grid(results, metrics))
@@ -183,7 +183,7 @@ def _write_per_user(path: Path, results: Mapping[str, Evaluation], metrics: Sequ
     """A row for each model and user, a column for each metric that has values of users."""
     import polars as pl
 
-    from deql.atomic import write_whole
+    from deql.io.atomic import write_whole
 
     frame = pl.concat([
         pl.DataFrame({"model": [name] * len(result.users), "user": result.users.tolist()}

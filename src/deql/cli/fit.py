@@ -109,7 +109,7 @@ def fit(
     kind, size = type(estimator).__name__, out.stat().st_size
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
     if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
-        from deql.precision.tile_folder import remove_tiles
+        from deql.linalg.engines.tile_folder import remove_tiles
 
         with suppress(TileFileError):
             remove_tiles(tiles, keep_folder=engines.folder is not None)
@@ -130,7 +130,7 @@ def fit(
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
-            from deql.report.tuned import verdict
+            from deql.report.tuning_page import verdict
 
             for sentence in verdict(tuning):
                 print_words(sentence)

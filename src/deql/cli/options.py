@@ -16,7 +16,7 @@ from deql.cli.show import progress_wanted, table
 from deql.errors import DataError, ParameterError, name_some
 
 if TYPE_CHECKING:
-    from deql.interactions import Interactions, Step
+    from deql.data import Interactions, Step
 
 __all__ = ["AsJson", "Seed", "TableOptions", "check_out", "show_steps", "with_options"]
 
@@ -53,8 +53,8 @@ class TableOptions:
 
         With ``find_time`` the column of times is found by common names if it was not given.
         """
-        from deql.interactions.clean import clean
-        from deql.interactions.read import read_interactions
+        from deql.data.clean import clean
+        from deql.data.read import read_interactions
 
         data = read_interactions(
             path,
@@ -148,7 +148,7 @@ def show_steps(steps: Iterable[Step]) -> None:
     """What each step left, and in brackets what it removed, on standard error."""
     from rich.console import Console
 
-    from deql.interactions.clean import describe_steps
+    from deql.data.clean import describe_steps
 
     names = ("users", "items", "interactions")
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from deql.atomic import write_whole
 from deql.cli.items import item_called, item_rows, items_called, known_items, named, scored_items, title_of
 from deql.cli.options import AsJson, check_out
 from deql.cli.show import bar, console, print_json, progress_wanted, say, table
 from deql.errors import ParameterError
+from deql.io.atomic import write_whole
 
 __all__ = ["explain", "recommend", "similar"]
 
@@ -115,7 +115,7 @@ def explanation_table(why: Any, called: Callable[[Any], str] = str) -> Any:
 
 
 def _load(path: Path) -> Any:
-    from deql.store import load
+    from deql.models import load
 
     return load(path)
 
@@ -125,7 +125,7 @@ def _recommend_many(
 ) -> None:
     import polars as pl
 
-    from deql.interactions.read import read_interactions
+    from deql.data.read import read_interactions
 
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"--out must end in .csv or .parquet, got {out}")

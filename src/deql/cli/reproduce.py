@@ -16,9 +16,9 @@ from deql.cli.specs import near
 from deql.errors import DataError, ParameterError, reason
 
 if TYPE_CHECKING:
-    from deql.reproduction.benches import Absent, Bench, Protocol
-    from deql.reproduction.document import Document
-    from deql.reproduction.run import Run
+    from deql.paper.document import Document
+    from deql.paper.paper_datasets import Absent, Bench, Protocol
+    from deql.paper.runs import Run
 
 __all__ = ["reproduce"]
 
@@ -48,8 +48,8 @@ def reproduce(
     engines: EngineOptions,
 ) -> None:
     """Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after a kill."""
-    from deql.reproduction.benches import find_benches, readable
-    from deql.reproduction.tables import TABLES
+    from deql.paper.paper_datasets import find_benches, readable
+    from deql.paper.registry import TABLES
 
     known = [*TABLES, "all", "choices"]
     if name is not None and name not in known:
@@ -85,7 +85,7 @@ def reproduce(
 
 def _about(name: str, several: Sequence[Place]) -> list[Place]:
     """Those data sets, there or not, that a table is about."""
-    from deql.reproduction.tables import TABLES
+    from deql.paper.registry import TABLES
 
     protocols = TABLES[name].protocols if name in TABLES else PROTOCOLS
     return [one for one in several if one.protocol in protocols]
@@ -93,7 +93,7 @@ def _about(name: str, several: Sequence[Place]) -> list[Place]:
 
 def _can_be_made(name: str, benches: Sequence[Bench], absent: Sequence[Absent], wanted: Sequence[str]) -> list[str]:
     """The tables of a name that there are data for; refused, before anything is written, if there are none."""
-    from deql.reproduction.tables import TABLES
+    from deql.paper.registry import TABLES
 
     asked = list(TABLES) if name == "all" else [name]
     if names := [one for one in asked if _about(one, benches)]:
@@ -105,8 +105,8 @@ def _can_be_made(name: str, benches: Sequence[Bench], absent: Sequence[Absent], 
 def _make(
     name: str, run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, command: str
 ) -> Document:
-    from deql.reproduction.document import write_document
-    from deql.reproduction.tables import Order, make
+    from deql.paper.document import write_document
+    from deql.paper.registry import Order, make
 
     run.used = []
     document = make(name, Order(run, _about(name, benches), _about(name, absent), folder / CHOICES), command)
@@ -126,9 +126,9 @@ def _command(name: str, data: Path | None, wanted: Sequence[str], engines: Engin
 
 def _search(run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, as_json: bool) -> None:
     """Search for hyper-parameters anew, on validation data, and keep them beside the tables, which then use them."""
-    from deql.atomic import write_text
-    from deql.reproduction.choices import Choice, merged, own_choices, write_choices
-    from deql.reproduction.search import search
+    from deql.io.atomic import write_text
+    from deql.paper.hyperparameter_search import search
+    from deql.paper.hyperparameters import Choice, merged, own_choices, write_choices
 
     own = folder / CHOICES
     known = own_choices(own)
@@ -151,7 +151,7 @@ def _search(run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder
 
 def _list(benches: Sequence[Bench], absent: Sequence[Absent], as_json: bool) -> None:
     """What there is to make, and of which data sets."""
-    from deql.reproduction.tables import TABLES
+    from deql.paper.registry import TABLES
 
     rows, facts = [], []
     for name, one in TABLES.items():
@@ -205,8 +205,8 @@ def _make_folder(out: Path) -> Path:
 
 
 def _open(folder: Path, engines: EngineOptions) -> Run:
-    from deql.journal import Journal
-    from deql.reproduction.run import Run
+    from deql.io.journal import Journal
+    from deql.paper.runs import Run
 
     machine: dict[str, Any] = engines.parameters() | {"progress": progress_wanted()}
     return Run(Journal(folder / JOURNAL, {}, "reproduction"), machine, say)

@@ -46,7 +46,7 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log errors and changes, not every request.")] = False,
 ) -> None:
     """Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again."""
-    from deql.planning import parse_bytes
+    from deql.linalg.planner import parse_bytes
 
     need_serve()
     if token is None:  # an option's empty variable counts as none; here it is a secret that was not filled in

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from deql._system.strict_json import as_json
 from deql.errors import printable
-from deql.plain_json import as_json
 
 __all__ = ["bar", "console", "curve_table", "print_json", "print_words", "progress_wanted", "say", "table"]
 

@@ -14,7 +14,7 @@ from deql.cli.options import Seed, TableOptions
 from deql.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from deql.interactions import Interactions
+    from deql.data import Interactions
     from deql.split import Split
 
 __all__ = [
@@ -57,7 +57,7 @@ def metric_list(text: str) -> list[str]:
     >>> metric_list("recall@20, ndcg@20")
     ['recall@20', 'ndcg@20']
     """
-    from deql.evaluation.metrics import parse_metric
+    from deql.metrics import parse_metric
 
     metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
     if not metrics:
@@ -100,8 +100,8 @@ def open_source(
     Options for reading and splitting belong to tables only; with a split they are an error rather than
     without effect.
     """
-    from deql.interactions.files import is_published_split
-    from deql.interactions.public import read_lightgcn_split
+    from deql.data.readers.files import is_published_split
+    from deql.datasets.public import read_lightgcn_split
     from deql.split import load_split
 
     published = is_published_split(path)
@@ -116,7 +116,7 @@ def open_source(
 
 def as_split(found: Split | Interactions, protocol: Protocol | None, chosen: Mapping[str, Any]) -> Split:
     """A split as it is; of a table the one that was asked for."""
-    from deql.evaluation.contest import make_splits
+    from deql.evaluation.compare import make_splits
     from deql.split import Split
 
     if isinstance(found, Split):

@@ -45,7 +45,7 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
     >>> type(model).__name__, model.l2, model.zero_diagonal
     ('DEQL', 80.0, True)
     """
-    from deql.evaluation.contestants import parameters
+    from deql.evaluation.model_groups import parameters
 
     name, _, rest = text.partition(":")
     kinds = _kinds()
@@ -76,8 +76,8 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
 
 def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
     """Models by name, in the order typed, and the names of those that came fitted from a file."""
-    from deql.evaluation.contestants import describe, unique_names
-    from deql.store import load
+    from deql.evaluation.model_groups import describe, unique_names
+    from deql.models import load
 
     files = [is_model_file(text) for text in texts]
     models = [load(text) if file else parse_spec(text) for text, file in zip(texts, files, strict=True)]
@@ -93,13 +93,8 @@ def _kinds() -> dict[str, Any]:
     """Names on the command line and the models behind them."""
     from deql import models
 
-    return {
-        name.lower(): kind
-        for name in models.__all__
-        if dataclasses.is_dataclass(kind := getattr(models, name))
-        and not getattr(kind, "__abstractmethods__", None)
-        and kind is not models.CustomLinear  # its weights are handed over in Python
-    }
+    # The weights of CustomLinear are handed over in Python.
+    return {name.lower(): getattr(models, name) for name in sorted(models.MODEL_NAMES - {"CustomLinear"})}
 
 
 def typed_parameters(text: str) -> set[str]:

@@ -21,8 +21,8 @@ TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for e
 @with_options
 def info(data: TableFile, json: AsJson = False, *, table: TableOptions) -> None:
     """Read a table and say what is in it: columns, counts, sparsity, how uneven it is."""
-    from deql.interactions.clean import describe_steps
-    from deql.interactions.profile import profile
+    from deql.data.clean import describe_steps
+    from deql.data.summary import profile
 
     interactions = table.read(data, quiet=json)
     facts = profile(interactions)
@@ -62,8 +62,8 @@ def convert(
     table: TableOptions,
 ) -> None:
     """Read a table, clean it, and write it in another format."""
-    from deql.interactions.clean import describe_steps
-    from deql.interactions.write import ENDINGS, write_table
+    from deql.data.clean import describe_steps
+    from deql.data.write import ENDINGS, write_table
 
     if out.suffix.lower() not in ENDINGS:
         raise ParameterError(f"--out must end in one of {', '.join(ENDINGS)}, got {out}")

@@ -99,8 +99,8 @@ def tune(
     tuning.model.save(out)
     size = out.stat().st_size
     if report is not None:
-        from deql.atomic import write_text
-        from deql.report.tuned import tuning_page
+        from deql.io.atomic import write_text
+        from deql.report.tuning_page import tuning_page
 
         about = {"Data": data.name, "Split": split.describe(), "Search": search.value}
         about |= {} if budget is None else {"Budget": f"{budget} inverses" if budget.isdigit() else budget}
@@ -150,8 +150,8 @@ def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
     """What can be refused before anything is read."""
     from deql.models import DEQL
     from deql.tuning.search import need_optuna
+    from deql.tuning.trials import Budget
     from deql.tuning.tuner import metrics_for
-    from deql.tuning.workbench import Budget
 
     if search is Search.optuna:
         need_optuna()
@@ -162,7 +162,7 @@ def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
 
 def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
     """Whatever is wrong with the files is said before the long work; the journal may be there already."""
-    from deql.interactions.files import is_published_split
+    from deql.data.readers.files import is_published_split
 
     inputs = (data, items)
     check_out(out, *inputs)
@@ -192,7 +192,7 @@ def _say_journal(path: Path) -> None:
 
 
 def _show(tuning: Tuning) -> None:
-    from deql.report.tuned import leaderboard_grid, verdict
+    from deql.report.tuning_page import leaderboard_grid, verdict
 
     print_grid(leaderboard_grid(tuning, rows=10))
     print()

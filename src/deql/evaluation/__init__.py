@@ -1,20 +1,7 @@
 """How good is a model on what it has not seen?"""
 
-from typing import TYPE_CHECKING, Any
-
-from deql.evaluation.metrics import METRICS
-from deql.evaluation.result import Evaluation
-
-if TYPE_CHECKING:
-    from deql.evaluation.evaluator import evaluate
+from deql.evaluation.evaluation_result import Evaluation
+from deql.evaluation.evaluator import evaluate
+from deql.metrics import METRICS
 
 __all__ = ["METRICS", "Evaluation", "evaluate"]
-
-
-# Imported at first use: the metrics are needed on hosts without SciPy and numba, too.
-def __getattr__(name: str) -> Any:
-    if name != "evaluate":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from deql.evaluation.evaluator import evaluate
-
-    return evaluate

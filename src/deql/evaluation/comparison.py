@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.strict_json import as_json
 from deql.errors import ParameterError
 from deql.evaluation.significance import holm, paired_t, wilcoxon
-from deql.plain_json import as_json
 
 __all__ = ["LEVEL", "Comparison", "PairedTest", "lower_is_better"]
 

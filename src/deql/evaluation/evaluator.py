@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.progress import Report, stages
+from deql.data.interactions import masked
 from deql.errors import DataError, ParameterError
+from deql.evaluation.accumulator import Tally
+from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.hits import find_hits
-from deql.evaluation.metrics import as_names, parse_metric, parse_metrics
-from deql.evaluation.passes import Ranked, group_models, ranked_slices, squared_errors
-from deql.evaluation.result import Evaluation
-from deql.evaluation.tally import Tally
-from deql.interactions.table import masked
+from deql.evaluation.ranking_pass import Ranked, group_models, ranked_slices, squared_errors
+from deql.metrics import as_names, parse_metric, parse_metrics
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.models.stored import StoredWeights
-from deql.progress import Report, stages
-from deql.recommend import encode_histories
+from deql.ranking.histories import encode_histories
 from deql.split import HeldOut
 
 __all__ = ["Evaluation", "as_names", "check_metrics", "evaluate"]

@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.ranking import NO_ITEM
+from deql.ranking.rank import NO_ITEM
 
 __all__ = ["find_hits"]
 

@@ -1,13 +1,19 @@
-"""The estimators people use."""
+"""The estimators people use, each imported at its first use: ELSA is trained where there are NumPy and torch alone."""
 
-from deql.models.base import Recommender
-from deql.models.custom import CustomLinear
-from deql.models.elsa import ELSA
-from deql.models.family import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE
-from deql.models.linear import LinearAutoencoder
-from deql.models.lowrank import LowRankDEQL
-from deql.models.popularity import Popularity
-from deql.models.slim import SLIM
+from typing import TYPE_CHECKING
+
+from deql._system.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from deql.models.base import Recommender
+    from deql.models.custom import CustomLinear
+    from deql.models.elsa.elsa import ELSA
+    from deql.models.family import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE
+    from deql.models.linear import LinearAutoencoder
+    from deql.models.loading import load
+    from deql.models.lowrank.lowrank import LowRankDEQL
+    from deql.models.popularity import Popularity
+    from deql.models.slim.slim import SLIM
 
 __all__ = [
     "DEQL",
@@ -24,4 +30,27 @@ __all__ = [
     "LowRankDEQL",
     "Popularity",
     "Recommender",
+    "load",
 ]
+
+MODEL_HOMES = {
+    "deql.models.family": ("DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE"),
+    "deql.models.lowrank.lowrank": ("LowRankDEQL",),
+    "deql.models.slim.slim": ("SLIM",),
+    "deql.models.elsa.elsa": ("ELSA",),
+    "deql.models.custom": ("CustomLinear",),
+    "deql.models.popularity": ("Popularity",),
+}
+"""The models that can be fitted, saved and named on the command line, by the module that defines them."""
+
+MODEL_NAMES = frozenset(name for names in MODEL_HOMES.values() for name in names)
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    MODEL_HOMES
+    | {
+        "deql.models.base": ("Recommender",),
+        "deql.models.linear": ("LinearAutoencoder",),
+        "deql.models.loading": ("load",),
+    },
+)

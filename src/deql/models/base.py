@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.checks import check_whole
+from deql._system.checks import check_whole
+from deql._system.progress import Report, stages
+from deql.data import Interactions, as_interactions
+from deql.data.interactions import InteractionsLike, ItemId
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
-from deql.explain import Contribution, Explanation, Neighbourhood
-from deql.interactions import Interactions, as_interactions
-from deql.progress import Report, stages
-from deql.recommend import NO_ITEM, Recommendations, allowed_items, encode_histories
+from deql.io import model_file
+from deql.io.model_file import ModelRecord
+from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
+from deql.ranking.histories import NO_ITEM, Histories, History, Recommendations, allowed_items, encode_histories
 
 __all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
 
@@ -103,7 +106,7 @@ class Recommender(ABC):
             setattr(self, name, value)
         return self
 
-    def fit(self, data: Any, y: None = None) -> Self:
+    def fit(self, data: InteractionsLike, y: None = None) -> Self:
         """Learn from interactions.
 
         Parameters
@@ -141,11 +144,11 @@ class Recommender(ABC):
 
     def recommend(
         self,
-        histories: Any,
+        histories: Histories,
         k: int = 20,
         exclude_seen: bool = True,
-        exclude: Iterable[Any] | None = None,
-        candidates: Iterable[Any] | None = None,
+        exclude: Iterable[ItemId] | None = None,
+        candidates: Iterable[ItemId] | None = None,
         strict: bool = False,
     ) -> Recommendations:
         """The k best items for each history; nobody needs to have been in the training data.
@@ -169,8 +172,8 @@ class Recommender(ABC):
         Returns
         -------
         Recommendations
-            Unpacks into ``ids, scores``. A user without a known item gets the popularity order and
-            is marked in ``from_popularity``.
+            Unpacks into ``ids, scores``. A cold-start user, without a known item, gets the popularity order as a
+            fallback and is marked in ``from_popularity``.
 
         Examples
         --------
@@ -185,7 +188,7 @@ class Recommender(ABC):
         titles = None if self.titles_ is None else self._names(columns, self.titles_)
         return Recommendations(self._names(columns, self.items_), scores, cold, titles)
 
-    def similar_items(self, item: Any, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def similar_items(self, item: ItemId, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The items that having ``item`` speaks for most: the largest entries of its row of W.
 
         Examples
@@ -202,7 +205,7 @@ class Recommender(ABC):
         found = self.recommend([[item]], k=k)
         return found.ids[0], found.scores[0]
 
-    def explain(self, history: Iterable[Any], item: Any, k: int | None = None, strict: bool = False) -> Explanation:
+    def explain(self, history: History, item: ItemId, k: int | None = None, strict: bool = False) -> Explanation:
         """How each item of a history adds to the score of ``item``.
 
         Parameters
@@ -244,7 +247,7 @@ class Recommender(ABC):
         # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
         return Explanation(self.items_[[target]].tolist()[0], float(score), parts, float(score - values[shown].sum()))
 
-    def neighbours(self, item: Any, k: int = 10) -> Neighbourhood:
+    def neighbours(self, item: ItemId, k: int = 10) -> Neighbourhood:
         """The items that ``item`` has most to do with, and all weights among them: a small directed graph.
 
         W_ij says how much having i adds to the score of j; the larger it is in size, the more i has to do with j,
@@ -284,10 +287,22 @@ class Recommender(ABC):
 
         The file is written beside its final name and renamed, so a crash leaves the old one whole.
         """
-        from deql import store
-
         self._check_fitted()
-        store.write(Path(path), self)
+        model_file.write(Path(path), self._as_record())
+
+    def _as_record(self) -> ModelRecord:
+        arrays, facts = self._state()
+        # Without the parameters that are as by default: older versions, which may not know them, can read the file.
+        return ModelRecord(type(self).__name__, self._params_in_words, self.items_, self.titles_, arrays, facts)
+
+    @classmethod
+    def _from_record(cls, record: ModelRecord) -> Self:
+        """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
+        model = cls(**record.parameters)
+        model.items_, model.titles_ = record.items, record.titles
+        model._restore(record.arrays, record.facts)
+        model.fitted_params_ = model.get_params()
+        return model
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain facts that a model file keeps, beside ids and hyper-parameters."""
@@ -302,11 +317,11 @@ class Recommender(ABC):
 
     def _top(
         self,
-        histories: Any,
+        histories: Histories,
         k: int,
         exclude_seen: bool = True,
-        exclude: Iterable[Any] | None = None,
-        candidates: Iterable[Any] | None = None,
+        exclude: Iterable[ItemId] | None = None,
+        candidates: Iterable[ItemId] | None = None,
         strict: bool = False,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
         """Best columns, their scores, and which rows are the popularity order."""
@@ -332,7 +347,7 @@ class Recommender(ABC):
     def _item_index(self) -> dict[Any, int]:
         return {item: column for column, item in enumerate(self.items_.tolist())}
 
-    def _column(self, item: Any) -> int:
+    def _column(self, item: ItemId) -> int:
         try:
             return self._item_index[item]
         except (KeyError, TypeError):
@@ -344,7 +359,7 @@ class Recommender(ABC):
         return names
 
     def _popular(self, k: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Most popular allowed columns; the score is the share of users who have the item."""
+        """The fallback for cold-start users: the most popular allowed columns, and the share of users with each."""
         columns = np.full(k, NO_ITEM, np.int32)
         scores = np.full(k, np.nan)
         order = np.argsort(-self.item_counts_, kind="stable")

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
+from deql.data import Interactions
 from deql.errors import DataError, ParameterError, name_some
-from deql.interactions import Interactions
 from deql.models.explicit import ExplicitAutoencoder
 
 __all__ = ["CustomLinear"]

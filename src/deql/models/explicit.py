@@ -10,8 +10,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, issparse
 
-from deql.exact import add_exactly
 from deql.models.stored import StoredWeights
+from deql.ranking.exact_sum import add_exactly
 
 __all__ = ["ExplicitAutoencoder"]
 

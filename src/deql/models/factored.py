@@ -10,9 +10,9 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.exact import add_exactly
+from deql._system.threads import blas_limited
 from deql.models.stored import StoredWeights
-from deql.parallel import blas_limited
+from deql.ranking.exact_sum import add_exactly
 
 __all__ = ["FactoredAutoencoder", "row_products"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.checks import check_range
+from deql._system.checks import check_range
 from deql.errors import ParameterError
 from deql.models.linear import LinearAutoencoder
 from deql.rules import decoupled, relaxed, ridge_of_gram

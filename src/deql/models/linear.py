@@ -14,25 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.checks import check_range
+from deql._system.checks import check_range
+from deql._system.progress import Report, stages
+from deql._system.threads import run_slices
+from deql.data import Interactions
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
-from deql.gram import SharedGram, user_weights, weighted_diagonal
-from deql.interactions import Interactions
-from deql.kernels import contributions, score_pairs
+from deql.io import model_file
+from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.packed import PackedSymmetric
+from deql.linalg.solve import Options, solve
+from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
 from deql.models.solvable import check_solvable_without_ridge
-from deql.parallel import run_slices
-from deql.precision import PackedSymmetric
-from deql.precision.plan import STRIP
-from deql.progress import Report, stages
-from deql.ranking import rank
+from deql.ranking.kernels import contributions, score_pairs
+from deql.ranking.rank import rank
+from deql.ranking.shortlist import user_bounds
 from deql.rules import paper_l2, scale_columns
-from deql.shortlist import user_bounds
-from deql.solver import Options, solve
 
 if TYPE_CHECKING:
-    from deql.device import DevicePacked
-    from deql.resident import QuantisedRows
+    from deql.linalg.engines.torch_packed import DevicePacked
+    from deql.ranking.quantised import QuantisedRows
 
 __all__ = ["LinearAutoencoder"]
 
@@ -150,30 +151,31 @@ class LinearAutoencoder(_Fitted):
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
         """Fit as :meth:`fit` does, with the Gram matrix of these data and this user_power already there.
 
-        S is copied, so that it serves other values of l2 and dropout too. It is inverted where it is, in memory
-        or on a device, whatever ``engine`` says.
+                S is copied, so that it serves other values of l2 and dropout too. It is inverted where it is, in memory
+                or on a device, whatever ``engine`` says.
 
-        Parameters
-        ----------
-        data : Interactions
-        shared : SharedGram
-            In the type that ``dtype`` names.
+                Parameters
+                ----------
+                data : Interactions
+                shared : SharedGram
+                    In the type that ``dtype`` names.
 
-        Returns
-        -------
-        self
+                Returns
+                -------
+                self
 
-        Examples
-        --------
-        >>> import numpy as np, deql
-        >>> from deql.gram import SharedGram, gram
-        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
-        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-        >>> S = gram(data.matrix)
-        >>> shared = SharedGram(0.0, S, S.diagonal())
-        >>> models = [deql.EASE(l2).fit_gram(data, shared) for l2 in (1.0, 10.0)]
-        >>> np.array_equal(models[0].gain_, deql.EASE(1.0).fit(data).gain_)
-        True
+                Examples
+                --------
+                >>> import numpy as np, deql
+                >>> from deql.io import model_file
+        from deql.linalg.gram import SharedGram, gram
+                >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+                >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+                >>> S = gram(data.matrix)
+                >>> shared = SharedGram(0.0, S, S.diagonal())
+                >>> models = [deql.EASE(l2).fit_gram(data, shared) for l2 in (1.0, 10.0)]
+                >>> np.array_equal(models[0].gain_, deql.EASE(1.0).fit(data).gain_)
+                True
         """
         of = (shared.user_power, shared.matrix.dtype, shared.matrix.n)
         if of != (self.user_power, np.dtype(self.dtype), data.n_items):
@@ -298,7 +300,7 @@ class LinearAutoencoder(_Fitted):
         if str(device) == "cpu":
             self.on_device_ = None
         else:
-            from deql.device import DevicePacked, open_device
+            from deql.linalg.engines.torch_packed import DevicePacked, open_device
 
             self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
         return self
@@ -316,7 +318,7 @@ class LinearAutoencoder(_Fitted):
         >>> model.quantize_rows().recommend([["y"]], k=1).ids.tolist()
         [['x']]
         """
-        from deql.resident import QuantisedRows
+        from deql.ranking.quantised import QuantisedRows
 
         self._check_fitted()
         self.quantised_rows_ = QuantisedRows.fill(self.precision_)
@@ -334,15 +336,15 @@ class LinearAutoencoder(_Fitted):
             Keep the rows of :meth:`quantize_rows` in the file, which is then half as large again: who loads it, or
             serves it, has them at once.
         """
-        from deql import store
-        from deql.resident import QuantisedRows
+        from deql.ranking.quantised import QuantisedRows
 
         self._check_fitted()
-        rows = {}
+        record = self._as_record()
         if quantized_rows:
-            kept = self.quantised_rows_ or QuantisedRows.fill(self.precision_)
-            rows = {"row_codes": kept.codes.view(np.uint8), "row_steps": kept.steps}  # bytes: older versions know these
-        store.write(Path(path), self, rows)
+            rows = self.quantised_rows_ or QuantisedRows.fill(self.precision_)
+            # Bytes, which older versions read, too, and pass over.
+            record.arrays.update(row_codes=rows.codes.view(np.uint8), row_steps=rows.steps)
+        model_file.write(Path(path), record)
 
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
@@ -381,7 +383,7 @@ class LinearAutoencoder(_Fitted):
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
         self.on_device_ = self.quantised_rows_ = None
         if "row_codes" in arrays:
-            from deql.resident import QuantisedRows
+            from deql.ranking.quantised import QuantisedRows
 
             codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
             self.quantised_rows_ = QuantisedRows(self.precision_, codes, steps)

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.interactions import Interactions
+from deql._system.progress import Report
+from deql.data import Interactions
 from deql.models.base import Recommender
-from deql.progress import Report
-from deql.recommend import NO_ITEM
+from deql.ranking.histories import NO_ITEM
 
 __all__ = ["Popularity"]
 

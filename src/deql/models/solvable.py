@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from deql.data import Interactions
 from deql.errors import DataError, NotPositiveDefiniteError, name_some
-from deql.interactions import Interactions
 
 __all__ = ["check_size", "check_solvable_without_ridge"]
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.checks import check_range
+from deql._system.checks import check_range
+from deql._system.progress import Report
+from deql._system.threads import blas_limited, read_only, run_slices
 from deql.errors import ParameterError
 from deql.models.base import Recommender
-from deql.parallel import blas_limited, read_only, run_slices
-from deql.progress import Report
+from deql.ranking.shortlist import rank_scores, user_bounds
 from deql.rules import popularity_scale
-from deql.shortlist import rank_scores, user_bounds
 
 __all__ = ["StoredWeights"]
 

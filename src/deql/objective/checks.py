@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from deql.checks import check_range
+from deql._system.checks import check_range
 from deql.errors import DataError, ParameterError, name_some
 
 __all__ = [

@@ -12,7 +12,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.checks import check_whole
+from deql._system.checks import check_whole
+from deql._system.progress import stages
+from deql._system.threads import blas_limited, map_ahead
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError
 from deql.objective.checks import (
     as_real,
@@ -24,8 +26,6 @@ from deql.objective.checks import (
     shape_of,
 )
 from deql.objective.updates import solve_updates
-from deql.parallel import blas_limited, map_ahead
-from deql.progress import stages
 
 __all__ = ["solve"]
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deql.checks import check_range
+from deql._system.checks import check_range
 from deql.errors import DataError, ParameterError
 from deql.objective.checks import as_real, as_square, check_item, check_symmetric, item_name
 from deql.objective.updates import Combination, Update
@@ -80,8 +80,8 @@ class Corruption:
         user_weights: ArrayLike | None = None,
         l2: float = 0.0,
     ) -> None:
-        from deql.gram import gram
-        from deql.interactions import as_interactions
+        from deql.data import as_interactions
+        from deql.linalg.gram import gram
 
         table = as_interactions(data)
         if not table.n_items:

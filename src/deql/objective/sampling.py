@@ -11,11 +11,11 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from deql.checks import check_whole
+from deql._system.checks import check_whole
+from deql._system.progress import Report, stages
+from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import DataError
 from deql.objective.checks import check_callable, check_item
-from deql.parallel import even_bounds, run_slices, thread_count
-from deql.progress import Report, stages
 from deql.split.draw import check_seed
 
 __all__ = ["SampledMoments", "from_sampler"]

@@ -22,7 +22,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from deql._system.progress import Report, stages
+from deql._system.threads import blas_limited
 from deql.errors import DataError, NotPositiveDefiniteError, PrecisionError
+from deql.linalg.invert import invert
+from deql.linalg.packed import PackedSymmetric
+from deql.linalg.tiling import choose_tile
 from deql.objective.checks import (
     as_real,
     as_square,
@@ -32,9 +37,6 @@ from deql.objective.checks import (
     check_symmetric,
     item_name,
 )
-from deql.parallel import blas_limited
-from deql.precision import PackedSymmetric, choose_tile, invert
-from deql.progress import Report, stages
 
 __all__ = ["Combination", "Update", "solve_updates"]
 

@@ -27,8 +27,8 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import deql
+from deql._system.strict_json import as_json
 from deql.errors import DeqlError, UnknownItemError, name_some
-from deql.plain_json import as_json
 from deql.serve import answers, schemas
 from deql.serve.middleware import RequestMiddleware, internal_message
 from deql.serve.monitoring import Metrics

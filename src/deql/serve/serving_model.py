@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.io.model_file import checksum
+from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
-from deql.recommend import allowed_items, known_columns
+from deql.ranking.histories import allowed_items, known_columns
 from deql.serve.schemas import OWN_RULE, ApiError, RuleOverrides
 from deql.serve.snapshot import ReloadError
-from deql.store import checksum, load
 
 __all__ = ["Catalogue", "ModelHolder", "Query", "RankedColumns", "ServingModel", "plain"]
 

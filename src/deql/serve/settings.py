@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deql.tuning.result import Curve
+    from deql.tuning.tuning_result import Curve
 
 __all__ = ["Limits", "Settings", "curve_of", "read_curve"]
 
@@ -107,8 +107,8 @@ class Settings:
 def read_curve(path: Path) -> dict[str, Any]:
     """What a finished search found about b, as ``GET /model/curve`` tells it."""
     from deql.errors import JournalError  # here: the program's help needs none of it
-    from deql.journal import read_records
-    from deql.tuning.result import Curve
+    from deql.io.journal import read_records
+    from deql.tuning.tuning_result import Curve
 
     end = next((record for record in reversed(read_records(path)) if record["step"] == "end"), None)
     if end is None:
@@ -124,7 +124,7 @@ def curve_of(curve: Curve, parameters: dict[str, Any]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from deql.tuning.result import Curve
+    >>> from deql.tuning.tuning_result import Curve
     >>> curve_of(Curve([0.0, 1.0], {"ndcg@20": [0.4, 0.5]}, {"ndcg@20": [0.01, 0.01]}), {"l2": 10.0})["best"]
     {'ndcg@20': 1.0}
     """

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deql import store
+from deql._system.machine import free_memory, resident_file_system
 from deql.errors import DeqlError, ModelFileError, ParameterError, reason
-from deql.machine import free_memory, resident_file_system
+from deql.io.model_file import checksum as file_checksum
+from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
-from deql.resident import QuantisedRows
+from deql.ranking.quantised import QuantisedRows
 from deql.serve.monitoring import log
 
 __all__ = ["ReloadError", "Snapshot", "attach_rows", "path_of", "share_rows", "take"]
@@ -82,7 +83,7 @@ def take(path: Path, known: str = "") -> Snapshot:
     place = path_of(copy)
     try:
         with _about(path, place):
-            model, checksum = store.load(place), store.checksum(place)
+            model, checksum = load(place), file_checksum(place)
         made = None if checksum == known else share_rows(model)
         return Snapshot({"model": copy} | ({} if made is None else {"rows": made}), checksum)
     except BaseException:

@@ -19,7 +19,7 @@ from multiprocessing.connection import Client, Connection
 from typing import Any
 
 from deql import set_threads
-from deql.parallel import thread_count
+from deql._system.threads import thread_count
 from deql.serve import monitoring
 from deql.serve.api import create_app
 from deql.serve.middleware import RequestMiddleware

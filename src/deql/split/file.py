@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from deql import container
-from deql.container import Arrays, FileKind, pack_text, unpack_text
+from deql.data import Interactions, Step
 from deql.errors import SplitFileError
-from deql.interactions import Interactions, Step
+from deql.io import container
+from deql.io.container import Arrays, FileKind, pack_text, unpack_text
 from deql.split.parts import HeldOut, Split
 
 __all__ = ["load_split", "write"]

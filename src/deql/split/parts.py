@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from deql.data import Interactions
 from deql.errors import DataError
-from deql.interactions import Interactions
 
 __all__ = ["HeldOut", "Split"]
 

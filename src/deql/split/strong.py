@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from deql.data import Interactions, as_interactions
 from deql.errors import DataError
-from deql.interactions import Interactions, as_interactions
 from deql.split.draw import check_seed, check_share, hide
 from deql.split.parts import HeldOut, Split
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from deql._system.strict_json import as_json
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.comparison import lower_is_better
 from deql.evaluation.significance import paired_t
 from deql.models import DEQL
-from deql.plain_json import as_json
-from deql.tuning.result import Curve, Rival, Tuning
 from deql.tuning.space import PARAMETERS, Point, Rule, Space, in_words
-from deql.tuning.workbench import Outcome, Workbench
+from deql.tuning.trials import Outcome, Workbench
+from deql.tuning.tuning_result import Curve, Rival, Tuning
 
 if TYPE_CHECKING:
     import polars as pl

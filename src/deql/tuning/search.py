@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deql._system.progress import Report, stages
 from deql.errors import DeqlError
-from deql.progress import Report, stages
 from deql.tuning.space import Point, Space, ridges_around
-from deql.tuning.workbench import Workbench
+from deql.tuning.trials import Workbench
 
 if TYPE_CHECKING:
     import optuna

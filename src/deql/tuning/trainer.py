@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from scipy.sparse import csr_array
 
+from deql._system.progress import stages
 from deql.evaluation import Evaluation, evaluate
-from deql.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.solve import Options, make_gram
 from deql.models import DEQL
 from deql.models.solvable import check_solvable_without_ridge
-from deql.progress import stages
-from deql.solver import Options, make_gram
-from deql.tuning.ground import Ground
 from deql.tuning.space import Point, Rule
+from deql.tuning.tuning_data import Ground
 
 __all__ = ["Trainer"]
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from deql.errors import DataError, JournalError, ParameterError
-from deql.evaluation.contestants import Tell
-from deql.evaluation.metrics import LIST_METRICS, parse_metric
-from deql.journal import Journal
+from deql.evaluation.model_groups import Tell
+from deql.io.journal import Journal
+from deql.metrics import LIST_METRICS, parse_metric
 from deql.models import DEQL
 from deql.split.draw import check_seed
 from deql.tuning.finish import finish
-from deql.tuning.ground import Ground, sample_items, stake_out
-from deql.tuning.result import Tuning
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna
 from deql.tuning.space import Space, as_space
 from deql.tuning.trainer import Trainer
-from deql.tuning.workbench import Budget, Workbench
+from deql.tuning.trials import Budget, Workbench
+from deql.tuning.tuning_data import Ground, sample_items, stake_out
+from deql.tuning.tuning_result import Tuning
 
 __all__ = ["metrics_for", "tune"]
 

@@ -1,0 +1,1 @@
+"""What the rest stands on: threads, memory, progress, checks of arguments, JSON, measurements."""

@@ -1,0 +1,139 @@
+"""Tables of who did what, from any file or frame people have."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from scipy.sparse import issparse, load_npz
+
+from deql._system.progress import stages
+from deql.data.clean import clean
+from deql.data.interactions import Interactions, Step
+from deql.data.readers.collect import Collector
+from deql.data.readers.columns import Choice, choose_columns
+from deql.data.readers.files import open_table
+from deql.data.titles import with_titles
+from deql.errors import DataError, ParameterError
+
+__all__ = ["read_interactions"]
+
+
+def read_interactions(
+    source: Any,
+    user: Choice = None,
+    item: Choice = None,
+    weight: Choice = None,
+    time: Choice = None,
+    *,
+    items: Any = None,
+    min_weight: float | None = None,
+    format: str | None = None,
+    header: bool | None = None,
+    ids: str = "auto",
+    progress: bool = False,
+) -> Interactions:
+    """Read a table with a row for each interaction.
+
+    Which columns were taken is printed on standard error unless ``user`` and ``item`` name them.
+
+    Parameters
+    ----------
+    source : path, frame or sparse matrix
+        CSV or other delimited text, NDJSON, Parquet, LightGCN or Netflix text, RecBole's .inter, SciPy's
+        .npz, plain or packed as .gz or .zst; a folder with parts of one of these, or with a public
+        data set's files; or a frame of pandas, polars, Arrow or another library that narwhals knows.
+    user, item : str or int, optional
+        Columns with the ids, by name or number from 1; found by common names if not given.
+    weight : str, int or True, optional
+        Column with a number for each interaction; True finds it by common names. Without it every
+        interaction counts 1; repeated pairs count once, and with it their weights add up.
+    time : str, int or True, optional
+        Column with the time of each interaction, a number or a date; True finds it. Of repeated pairs
+        the latest time stays.
+    items : path, frame or mapping, optional
+        Titles: a table with a column of item ids and one of titles, or a mapping from id to title.
+    min_weight : float, optional
+        Leave out rows whose weight is below. The column is found by common names if ``weight`` does not
+        name it, and the rows that stay then count 1 each: ``min_weight=4`` turns ratings into likes.
+    format : str, optional
+        One of csv (any delimited text), recbole, lightgcn, netflix, ndjson, parquet, npz; else seen from
+        the file.
+    header : bool, optional
+        Whether the first line of delimited text names the columns; else seen from the file.
+    ids : {"auto", "text"}, default "auto"
+        Ids are whole numbers if all of a column are, else text; "text" keeps all as text.
+    progress : bool, default False
+        Show a progress bar on standard error.
+
+    Returns
+    -------
+    Interactions
+        Ids sorted; ``steps`` tells what was read, left out and merged.
+
+    Examples
+    --------
+    >>> import polars as pl, deql
+    >>> frame = pl.DataFrame({"user_id": [1, 1, 2], "item_id": ["tea", "jam", "tea"], "stars": [5, 3, 4]})
+    >>> deql.read_interactions(frame, "user_id", "item_id")
+    Interactions(2 users × 2 items, 3 interactions)
+    >>> data = deql.read_interactions(frame, "user_id", "item_id", min_weight=4)
+    >>> [(step.what, step.interactions) for step in data.steps]
+    [('read from the frame', 3), ('stars ≥ 4', 2)]
+    """
+    if ids not in ("auto", "text"):
+        raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}")
+    if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
+        raise ParameterError(f"min_weight must be a number, got {min_weight!r}")
+    if isinstance(source, Interactions):
+        raise ParameterError("these are Interactions already: deql.clean leaves out what is not wanted")
+    npz = isinstance(source, str | os.PathLike) and (format == "npz" or Path(source).suffix == ".npz")
+    if issparse(source) or npz:
+        named = {"user": user, "item": item, "weight": weight, "time": time, "header": header}
+        asked = [name for name, value in named.items() if value is not None]
+        if asked or format not in (None, "npz") or ids != "auto":
+            raise ParameterError(f"a matrix has no columns to name: leave out {', '.join(asked) or 'format and ids'}")
+    if issparse(source):
+        return with_titles(_from_matrix(source, "the matrix", min_weight), items)
+    if npz:
+        return with_titles(_from_matrix(_load_npz(Path(source)), str(source), min_weight), items)
+    # With a lower bound and no named column, weights decide what stays and are then forgotten.
+    likes = min_weight is not None and weight is None
+    table = open_table(source, tuple(one for one in (user, item, weight, time) if isinstance(one, str)), format, header)
+    roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.headed)
+    if roles.guessed:
+        kind = f" ({table.kind})" if table.kind else ""
+        print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)
+    collector = Collector()
+    with stages(progress) as stage:
+        for rows in table.rows(roles, ids == "text", stage("Reading")):
+            collector.add(rows, signed=min_weight is not None)
+    label = "" if roles.weight is None or min_weight is None else f"{table.names[roles.weight]} ≥ {min_weight:g}"
+    return with_titles(collector.finish(table.name, min_weight, label, likes), items)
+
+
+def _load_npz(path: Path) -> Any:
+    try:
+        return load_npz(path)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except Exception as error:  # zip, NumPy and SciPy each have their own
+        raise DataError(f"{path} is not a sparse matrix saved by scipy.sparse.save_npz: {error}") from None
+
+
+def _from_matrix(matrix: Any, name: str, min_weight: float | None) -> Interactions:
+    try:
+        data = Interactions.from_csr(matrix)
+    except DataError as error:
+        raise DataError(f"{name}, {error}") from None
+    if min_weight is None and data.n_interactions and data.matrix.data.min() < 0:
+        raise DataError(
+            f"{name} has negative values: leave them out with min_weight=…, or use Interactions.from_csr, "
+            "which takes signed values"
+        )
+    data = replace(data, steps=(Step(f"read from {name}", data.n_users, data.n_items, data.n_interactions),))
+    return data if min_weight is None else clean(data, min_weight=min_weight, binary=True)

@@ -1,0 +1,203 @@
+"""Text files as blocks of whole lines, unpacked on the way: memory does not grow with the file."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.data.readers.digits import count_lines
+from deql.errors import DataError, printable, reason
+
+__all__ = ["PACKED", "Block", "blocks", "plain_suffix", "refuse_other_encodings"]
+
+PACKED = (".gz", ".zst")
+LONGEST_LINE = 4 * 2**20
+"""In bytes. Longer ones are refused: they are no rows of a table."""
+
+_BLOCK = 2**21
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Whole lines of a file, each with its line end.
+
+    Attributes
+    ----------
+    path : Path
+    text : ndarray of uint8
+    first_line, lines : int
+        Number of the first line in the file, from 1, and how many there are.
+    position : int
+        Bytes of the file as it lies on disk that were read so far.
+    """
+
+    path: Path
+    text: NDArray[np.uint8]
+    first_line: int
+    lines: int
+    position: int
+
+    def __bytes__(self) -> bytes:
+        return self.text.tobytes()
+
+    def error(self, line: int, problem: str) -> DataError:
+        """What is wrong with a line of the block, counted from 0, as an error that says where it stands."""
+        return DataError(f"{self.path}, line {self.first_line + line:,}: {printable(problem)}")
+
+
+def plain_suffix(path: Path) -> str:
+    """The ending of a file's name without that of its packing.
+
+    Examples
+    --------
+    >>> plain_suffix(Path("ratings.CSV.gz"))
+    '.csv'
+    """
+    return Path(path.stem if path.suffix.lower() in PACKED else path.name).suffix.lower()
+
+
+def blocks(path: Path, header: bool = False, quoted: bool = False) -> Iterator[Block]:
+    """Blocks of about two megabytes, cut at line ends.
+
+    Parameters
+    ----------
+    path : Path
+        A plain, .gz or .zst file.
+    header : bool, default False
+        Leave out the first line that is not blank.
+    quoted : bool, default False
+        Line ends between quotation marks do not count.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be opened or unpacked to its end, or has a line too long for a table.
+    """
+    rest = b""
+    line = 1
+    with _opened(path) as (stream, raw):
+        last = False
+        while not last:
+            buffer = bytearray(len(rest) + _BLOCK + 1)
+            buffer[: len(rest)] = rest
+            room = memoryview(buffer)[len(rest) : -1]
+            filled = _fill(stream, room, path, line)
+            size = len(rest) + filled
+            last = filled < len(room)
+            if last and size and buffer[size - 1] != ord("\n"):
+                buffer[size] = ord("\n")
+                size += 1
+            end = size if last else _line_end(buffer, size, quoted)
+            if not end and size > LONGEST_LINE:
+                raise DataError(_too_long(path, line, quoted and buffer.count(b'"') % 2 == 1))
+            rest = bytes(memoryview(buffer)[end:size])
+            begin = len(_BYTE_ORDER_MARK) if line == 1 and buffer.startswith(_BYTE_ORDER_MARK) else 0
+            while header and begin < end:
+                after = buffer.index(b"\n", begin) + 1
+                header = not buffer[begin:after].strip()
+                begin = after
+                line += 1
+            if begin < end:
+                text = np.frombuffer(buffer, np.uint8)[begin:end]
+                lines = int(count_lines(text))
+                yield Block(path, text, line, lines, raw.tell())
+                line += lines
+
+
+def refuse_other_encodings(block: Block) -> None:
+    """Raise an error that names the first line that is not UTF-8."""
+    if block.text.size and block.text.max() < 128:
+        return
+    raw = bytes(block)
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start)
+        place = error.start - raw.rfind(b"\n", 0, error.start)
+        problem = f"byte {place} is not UTF-8: convert the file to it (iconv -t utf-8 does that)"
+        raise block.error(line, problem) from None
+
+
+def _line_end(buffer: bytearray, size: int, quoted: bool) -> int:
+    """Where the last whole line ends; 0 if none does."""
+    end = buffer.rfind(b"\n", 0, size) + 1
+    if not quoted or b'"' not in buffer or buffer.count(b'"', 0, end) % 2 == 0:
+        return end
+    text = np.frombuffer(buffer, np.uint8)[:end]
+    outside = np.cumsum(text == ord('"')) % 2 == 0
+    ends = np.flatnonzero((text == ord("\n")) & outside)
+    return int(ends[-1]) + 1 if ends.size else 0
+
+
+def _too_long(path: Path, line: int, open_quote: bool) -> str:
+    if open_quote:
+        return (
+            f"{path}, line {line:,} or soon after: a quotation mark is opened and never closed; "
+            "close it, or double it where it is part of a name"
+        )
+    return (
+        f"{path}, line {line:,} is longer than {LONGEST_LINE // 2**20} MiB: a table has one interaction a line; "
+        "is this the right file?"
+    )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
+    """The unpacked stream, and the file itself, whose position says how far the work is."""
+    try:
+        raw = open(path, "rb", buffering=0)  # noqa: SIM115  closed below
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened: {reason(error)}") from None
+    with raw:
+        match path.suffix.lower():
+            case ".gz":
+                yield gzip.GzipFile(fileobj=raw), raw
+            case ".zst":
+                yield _zstd().ZstdFile(raw), raw
+            case _:
+                yield raw, raw
+
+
+def _fill(stream: Any, room: memoryview, path: Path, line: int) -> int:
+    """Fill the room as far as the file reaches."""
+    filled = 0
+    packed = path.suffix.lower() in PACKED
+    # What a packed stream had unpacked before it broke is lost with the call, so that these are short.
+    most = 2**16 if packed else len(room)
+    try:
+        while filled < len(room) and (count := stream.readinto(room[filled : filled + most])):
+            filled += count
+    except EOFError:
+        whole = line - 1 + bytes(room[:filled]).count(b"\n")
+        raise DataError(
+            f"{path} is cut short: what it packs breaks off after some {whole:,} lines; copy or download it again"
+        ) from None
+    except _damage(packed) as error:
+        raise DataError(
+            f"{path} cannot be read beyond line {line:,} ({' '.join(str(error).split())}): "
+            "copy or download it again, and see whether its ending says what it is"
+        ) from None
+    return filled
+
+
+def _damage(packed: bool) -> tuple[type[Exception], ...]:
+    """What reading a file may raise."""
+    return (OSError, zlib.error, _zstd().ZstdError) if packed else (OSError,)
+
+
+def _zstd() -> Any:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd

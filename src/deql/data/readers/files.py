@@ -1,0 +1,179 @@
+"""What people point at, a file, a folder or a frame, as a table of named columns whose rows come in parts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from deql._system.progress import Report
+from deql._system.threads import map_ahead
+from deql.data.readers.adjacency import Netflix, parse_adjacency
+from deql.data.readers.blocks import PACKED, Block, blocks, plain_suffix
+from deql.data.readers.columns import Roles
+from deql.data.readers.delimited import Delimited
+from deql.data.readers.frames import as_polars, frame_names, frame_rows, scan_parquet
+from deql.data.readers.jsonlines import JsonLines, json_names
+from deql.data.readers.sniff import Layout, layout_of
+from deql.data.readers.values import Rows
+from deql.errors import DataError, name_some
+
+__all__ = ["Table", "find_files", "first_block", "is_published_split", "open_table"]
+
+_WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
+"""Files that hold the interactions in the folders of public data sets, whatever else is there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table before its rows are read.
+
+    Attributes
+    ----------
+    name, kind : str
+        What it is called in messages, and how it is laid out.
+    names : tuple of str
+        Its columns.
+    headed : bool
+        Whether the columns have names of their own, rather than numbers.
+    rows : callable
+        ``rows(roles, text_ids, report)`` gives the rows in parts.
+    """
+
+    name: str
+    kind: str
+    names: tuple[str, ...]
+    headed: bool
+    rows: Callable[[Roles, bool, Report | None], Iterator[Rows]]
+
+
+def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> Table:
+    """Find out how a source is laid out.
+
+    Parameters
+    ----------
+    source : path or frame
+    wanted : tuple of str
+        Columns the caller named.
+    format, header : optional
+        What the caller knows of the layout.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return _frame_table(as_polars(source), "the frame", "")
+    path = Path(source)
+    paths = find_files(path)
+    layouts = [layout_of(one, wanted, format, header) for one in paths]
+    first = layouts[0]
+    if first.format == "npz":
+        raise DataError(f"{path} is a folder with sparse matrices: name the .npz file itself")
+    name = str(paths[0]) if len(paths) == 1 else f"{path} ({len(paths)} files)"
+    if first.format == "parquet":
+        return _frame_table(scan_parquet(paths), name, "parquet")
+    if first.format == "ndjson":
+        layouts = [Layout("ndjson", json_names(first_block(one))) for one in paths]
+        first = layouts[0]
+    elif any(layout.names != first.names for layout in layouts):
+        other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
+        raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
+
+    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
+        return _text_rows(paths, layouts, roles, text_ids, report)
+
+    return Table(name, first.describe(), first.names, first.header or first.format not in ("csv", "recbole"), rows)
+
+
+def _frame_table(frame: Any, name: str, kind: str) -> Table:
+    names = frame_names(frame, name)
+
+    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
+        return frame_rows(frame, names, roles, text_ids, name)
+
+    return Table(name, kind, names, True, rows)
+
+
+def find_files(source: Path) -> list[Path]:
+    """The file itself, or the files of a folder: those of a public data set, or all if they are of one kind.
+
+    Names that begin with a point or an underscore are not looked at.
+    """
+    try:
+        if not source.exists():
+            raise DataError(f"there is no file {source}")
+        if not source.is_dir():
+            if not os.access(source, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError
+            if not source.is_file():
+                raise DataError(f"{source} is not a plain file: save what it gives as one first")
+            return [source]
+        for pattern, ending in product(_WELL_KNOWN, ("", *PACKED)):
+            found = sorted(path for path in source.glob(pattern + ending) if path.is_file())
+            if found:
+                return found
+        if is_published_split(source):
+            raise DataError(
+                f"{source} holds a published split, train.txt and test.txt: give the folder to deql evaluate, "
+                "or read one of the two"
+            )
+        paths = sorted(
+            path
+            for folder, _, names in os.walk(source, onerror=_raise)
+            for path in (Path(folder, name) for name in names)
+            if not any(part.startswith((".", "_")) for part in path.relative_to(source).parts)
+        )
+    except PermissionError as error:
+        raise DataError(f"{error.filename or source} may not be read: ask for the permission to read it") from None
+    if not paths:
+        raise DataError(f"{source} is a folder without files: name a table, or a folder with its parts")
+    kinds = sorted({plain_suffix(path) for path in paths})
+    if len(kinds) > 1:
+        raise DataError(f"{source} holds files of several kinds ({name_some(kinds)}): name the one to read")
+    return paths
+
+
+def is_published_split(path: Path) -> bool:
+    """Whether this is a folder with LightGCN's two files."""
+    return (path / "train.txt").is_file() and (path / "test.txt").is_file()
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def first_block(path: Path) -> Block:
+    """The start of a file that has any text."""
+    block = next(blocks(path), None)
+    if block is None:
+        raise DataError(f"{path} is empty: it has no rows")
+    return block
+
+
+def _text_rows(
+    paths: list[Path], layouts: list[Layout], roles: Roles, text_ids: bool, report: Report | None
+) -> Iterator[Rows]:
+    """Rows of text files, parsed in threads a few blocks ahead."""
+    total = sum(path.stat().st_size for path in paths)
+    done = 0
+    for path, layout in zip(paths, layouts, strict=True):
+        quoted = layout.format in ("csv", "recbole") and len(layout.delimiter) == 1
+        parts = _watched(blocks(path, layout.header, quoted), report, done, total)
+        match layout.format:
+            case "lightgcn":
+                yield from map_ahead(partial(parse_adjacency, text_ids=text_ids), parts)
+            case "netflix":  # a film may go on in the next block
+                yield from map(Netflix(roles, text_ids), parts)
+            case "ndjson":
+                yield from map_ahead(JsonLines(layouts[0].names, roles, text_ids, first_block(path)), parts)
+            case _:
+                yield from map_ahead(Delimited(layout, roles, text_ids), parts)
+        done += path.stat().st_size
+
+
+def _watched(parts: Iterator[Block], report: Report | None, before: int, total: int) -> Iterator[Block]:
+    for part in parts:
+        if report is not None:
+            report(min(before + part.position, total), total)
+        yield part

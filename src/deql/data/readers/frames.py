@@ -1,0 +1,144 @@
+"""Frames that people bring, through narwhals, and Parquet: rows in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from numbers import Number
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deql.data.readers.columns import Roles
+from deql.data.readers.values import Rows, Where, rows_of
+from deql.errors import DataError, printable
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["as_polars", "frame_rows", "scan_parquet"]
+
+_BATCH = 2**20
+
+
+def as_polars(frame: Any) -> pl.LazyFrame:
+    """A frame of any library that narwhals knows, as a lazy polars frame.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> as_polars(pd.DataFrame({"user": [1, 2]})).collect().to_dict(as_series=False)
+    {'user': [1, 2]}
+    """
+    import narwhals as nw
+    import polars as pl
+
+    if isinstance(frame, pl.LazyFrame):
+        return frame
+    if isinstance(frame, pl.DataFrame):
+        return frame.lazy()
+    if hasattr(frame, "set_axis") and hasattr(
+        frame, "columns"
+    ):  # pandas and its kin allow any object as a column's name
+        labels = [str(label) for label in frame.columns]
+        repeated = [label for label in labels if labels.count(label) > 1]
+        if repeated:
+            raise DataError(f"the frame has several columns {repeated[0]!r}: rename all but one")
+        frame = frame.set_axis(labels, axis=1)
+    try:
+        known = nw.from_native(frame)
+        names = known.collect_schema().names()
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"the frame cannot be read: {' '.join(str(error).split())}; rename its columns") from None
+    except TypeError:
+        if hasattr(frame, "__arrow_c_stream__") and hasattr(frame, "columns"):  # an Arrow record batch, for one
+            return pl.LazyFrame(pl.DataFrame(frame))
+        raise DataError(
+            "expected a file's path, a sparse matrix or a frame (pandas, polars, Arrow or another that narwhals "
+            f"knows), got {type(frame).__name__}"
+        ) from None
+    if isinstance(known, nw.LazyFrame):
+        known = known.collect(backend="polars")
+    return pl.LazyFrame({name: _series(known[name]) for name in names})
+
+
+def _series(column: Any) -> pl.Series:
+    """One column; pandas' columns of Python objects must hold one kind of them."""
+    import narwhals as nw
+    import polars as pl
+
+    if not column.implementation.is_pandas_like():
+        series: pl.Series = column.to_polars()
+        return series
+    missing = column.is_null().to_numpy()
+    if column.dtype.is_numeric() and not missing.any():
+        return pl.Series(column.name, column.to_numpy())
+    if column.dtype in (nw.Categorical, nw.Enum):
+        column = column.cast(nw.String)
+    values = [None if gap else value for value, gap in zip(column.to_list(), missing.tolist(), strict=True)]
+    if column.dtype == nw.Object:
+        _refuse_mixture(column.name, values)
+    return pl.Series(column.name, values, strict=False)
+
+
+def _refuse_mixture(name: str, values: list[Any]) -> None:
+    first: dict[str, int] = {}
+    for row, value in enumerate(values):
+        if value is not None:
+            first.setdefault("a number" if isinstance(value, Number) else type(value).__name__, row)
+    if len(first) > 1:
+        (before, _), (here, row) = list(first.items())[:2]
+        raise DataError(
+            f"the frame, row {row + 1:,}: column {name!r} holds {here} here and {before} before: "
+            "make them all alike, with astype(str) for instance"
+        )
+
+
+def frame_names(frame: pl.LazyFrame, source: str) -> tuple[str, ...]:
+    """Names of the columns."""
+    import polars as pl
+
+    try:
+        names = tuple(frame.collect_schema().names())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{source} cannot be read ({str(error).strip().splitlines()[0]}): is it there?") from None
+    if not names:
+        raise DataError(f"{source} has no columns: it needs one of users and one of items")
+    return names
+
+
+def scan_parquet(paths: Sequence[Path]) -> pl.LazyFrame:
+    """One or more Parquet files as a lazy frame."""
+    import polars as pl
+
+    try:
+        frame = pl.scan_parquet(list(paths))
+        frame.collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(
+            f"{paths[0]} cannot be read as Parquet ({reason}): is it whole, and its ending right?"
+        ) from None
+    return frame
+
+
+def frame_rows(frame: pl.LazyFrame, names: Sequence[str], roles: Roles, text_ids: bool, source: str) -> Iterator[Rows]:
+    """Rows of the chosen columns, about a million at a time."""
+    import polars as pl
+
+    places = (roles.user, roles.item, roles.weight, roles.time)
+    wanted = [None if place is None else names[place] for place in places]
+    before = 0
+    try:
+        chosen = frame.select([name for name in wanted if name is not None])
+        for batch in chosen.collect_batches(chunk_size=_BATCH, maintain_order=True):
+            user, item, weight, time = (None if name is None else batch[name] for name in wanted)
+            assert user is not None
+            assert item is not None
+            yield rows_of(user, item, weight, time, _where(source, before), text_ids=text_ids)
+            before += len(batch)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise DataError(f"{source} cannot be read beyond row {before:,} ({reason}): is it whole?") from None
+
+
+def _where(source: str, before: int) -> Where:
+    return lambda row, problem: DataError(f"{source}, row {before + row + 1:,}: {printable(problem)}")

@@ -1,0 +1,179 @@
+"""Models that stand against each other: their names, and one inverse for all that can share it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from deql.data import Interactions
+from deql.errors import DeqlError, ParameterError
+from deql.evaluation.evaluator import Evaluation, check_metrics, evaluate
+from deql.models.base import NOT_IN_WORDS, Recommender
+from deql.models.linear import LinearAutoencoder
+from deql.split import HeldOut
+
+__all__ = ["Tell", "describe", "judge", "name_models", "parameters", "sharing", "unique_names"]
+
+Tell = Callable[[str], None]
+
+
+def parameters(model: Recommender) -> dict[str, Any]:
+    """Hyper-parameters as plain values, the model's own before those that all share.
+
+    Examples
+    --------
+    >>> import deql
+    >>> parameters(deql.EASE(80.0))  # doctest: +NORMALIZE_WHITESPACE
+    {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'precision': None,
+     'dtype': 'float32'}
+    """
+    values = {field.name: getattr(model, field.name) for field in _fields(model)}
+    return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+
+
+def describe(model: Recommender, shown: Collection[str] = ()) -> str:
+    """A model in words: its class and the hyper-parameters that were changed, or are to be shown anyway.
+
+    Examples
+    --------
+    >>> import deql
+    >>> describe(deql.DEQL(l2=80.0, b=2.0, zero_diagonal=True))
+    'DEQL l2=80 b=2 zero_diagonal'
+    """
+    words = [model._called]
+    defaults = {field.name: field.default for field in _fields(model)}
+    for name, value in parameters(model).items():
+        if value != defaults[name] or name in shown:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            words.append(name if value is True else f"{name}={value:.6g}" if number else f"{name}={value}")
+    return " ".join(words)
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Names with a number after each that was there before.
+
+    Examples
+    --------
+    >>> unique_names(["tea", "tea", "jam"])
+    ['tea', 'tea (2)', 'jam']
+    """
+    taken: list[str] = []
+    for name in names:
+        count = 1
+        while (one := name if count == 1 else f"{name} ({count})") in taken:
+            count += 1
+        taken.append(one)
+    return taken
+
+
+def name_models(models: Recommender | Sequence[Recommender] | Mapping[str, Recommender]) -> dict[str, Recommender]:
+    """Models by name: as given, or in words, numbered where two read alike.
+
+    Examples
+    --------
+    >>> import deql
+    >>> list(name_models([deql.EASE(80.0), deql.EASE(80.0), deql.Popularity()]))
+    ['EASE l2=80', 'EASE l2=80 (2)', 'Popularity']
+    """
+    if isinstance(models, Recommender):
+        models = [models]
+    elif not isinstance(models, Mapping):
+        models = list(models)
+    if isinstance(models, Mapping):
+        named = {str(name): model for name, model in models.items()}
+    else:
+        words = [describe(model) if isinstance(model, Recommender) else repr(model) for model in models]
+        named = dict(zip(unique_names(words), models, strict=True))
+    if not named:
+        raise ParameterError("name at least one model")
+    for name, model in named.items():
+        if not isinstance(model, Recommender):
+            raise ParameterError(f"{name} must be a model such as deql.EASE(l2=80), got {model!r}")
+        model._check_parameters()
+    return named
+
+
+def judge(
+    models: Mapping[str, Recommender],
+    train: Interactions,
+    target: HeldOut,
+    metrics: Sequence[str],
+    tell: Tell | None = None,
+) -> dict[str, Evaluation]:
+    """Fit copies of the models and evaluate them: one inverse and one pass for all that share P.
+
+    The inverses are made and let go one after the other, so that memory is that of one.
+
+    Parameters
+    ----------
+    models : dict of str to model
+        Left as they are; copies are fitted.
+    train : Interactions
+    target : HeldOut
+    metrics : sequence of str
+    tell : callable, optional
+        Called with the names of the models that are being fitted.
+
+    Returns
+    -------
+    dict of str to Evaluation
+        In the order of ``models``.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.datasets.debian()
+    >>> split = deql.split_strong(data.take_users(slice(0, 2000)))
+    >>> models = {"kept": deql.DEQL(b=1.0), "dropped": deql.DEQL(b=0.0)}
+    >>> list(judge(models, split.train, split.test, ["recall@20"]))
+    ['kept', 'dropped']
+    """
+    check_metrics(models.values(), metrics)
+    judged: dict[str, Evaluation] = {}
+    for names in sharing(models):
+        if tell is not None:
+            tell(", ".join(names))
+        judged |= evaluate(_fit_together([models[name] for name in names], names, train), target, metrics)
+    return {name: judged[name] for name in models}
+
+
+def sharing(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
+    """Names of models that share one fit: all that A = S + diagonal and its inverse depend on is the same.
+
+    Examples
+    --------
+    >>> import deql
+    >>> list(sharing({"EASE": deql.EASE(80.0), "DLAE": deql.DLAE(80.0), "LAE": deql.LAE(80.0)}))
+    [['EASE', 'LAE'], ['DLAE']]
+    """
+    groups: dict[Any, list[str]] = {}
+    for name, model in models.items():
+        key: Any = name
+        if isinstance(model, LinearAutoencoder):
+            key = (model._ridge, model._dropped, model.user_power, model._options)
+        groups.setdefault(key, []).append(name)
+    yield from groups.values()
+
+
+def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: Interactions) -> dict[str, Recommender]:
+    # A folder is for one fit, and a contest makes several.
+    copies = [
+        type(model)(**{name: value for name, value in model.get_params().items() if name != "folder"})
+        for model in models
+    ]
+    try:
+        first = copies[0].fit(train)
+    except DeqlError as error:
+        error.args = (f"{', '.join(names)}: {error}", *error.args[1:])
+        raise
+    for other in copies[1:]:
+        assert isinstance(other, LinearAutoencoder)
+        assert isinstance(first, LinearAutoencoder)
+        other.share_fit(first)
+    return dict(zip(names, copies, strict=True))
+
+
+def _fields(model: Recommender) -> list[dataclasses.Field[Any]]:
+    shown = [field for field in dataclasses.fields(model) if field.name not in NOT_IN_WORDS]
+    return sorted(shown, key=lambda field: bool(field.kw_only))

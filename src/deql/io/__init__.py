@@ -1,0 +1,1 @@
+"""Files: durable writes, arrays with a checksum, model files, journals."""

@@ -1,0 +1,162 @@
+"""Files of arrays: safetensors plus JSON metadata, written whole or not at all, read without running anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from deql._version import __version__
+from deql.errors import DeqlError
+from deql.io.atomic import replace_file
+
+__all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "unpack_text", "write"]
+
+_DTYPES = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64, "U8": np.uint8}
+_KINDS = {"deql-model": "model", "deql-split": "split"}
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file holds.
+
+    Attributes
+    ----------
+    key : str
+        The entry of the safetensors metadata under which the file's own metadata is.
+    version : int
+        The newest format version that is read, and the one that is written.
+    error : type
+        Raised for whatever is wrong with a file of this kind.
+    remedy : str
+        What to do about a damaged file.
+    """
+
+    key: str
+    version: int
+    error: type[DeqlError]
+    remedy: str
+
+    @property
+    def noun(self) -> str:
+        """The kind in words."""
+        return _KINDS[self.key]
+
+
+def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) -> None:
+    """Write a file beside ``path`` and rename it there once it is safely on disk."""
+    from safetensors.numpy import save_file
+
+    metadata = {"format_version": str(kind.version), "library_version": __version__} | metadata
+    metadata["checksum"] = digest(metadata, arrays)
+    # Under one key: safetensors keeps several in random order, and equal contents should be equal files.
+    header = {kind.key: json.dumps(metadata, sort_keys=True)}
+    if path.is_dir():
+        raise kind.error(f"{path} is a folder: name a file to save the {kind.noun} in")
+    if not path.absolute().parent.is_dir():
+        raise kind.error(f"there is no folder {path.absolute().parent} to save the {kind.noun} in")
+    path = path.resolve()
+    try:
+        replace_file(path, lambda place: save_file(arrays, place, metadata=header))
+    except Exception as error:  # safetensors has its own error type for a full disk
+        raise kind.error(f"the {kind.noun} could not be saved as {path}: {error}") from None
+
+
+def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, str], Arrays]:
+    """Metadata and memory-mapped arrays of a file, its version and, if asked, its checksum checked."""
+    metadata, arrays = _map_file(kind, path)
+    version = metadata.get("format_version", "")
+    if not re.fullmatch("[0-9]+", version) or int(version) > kind.version:
+        raise kind.error(
+            f"{path} has format version {version or 'none'}, written by deql {metadata.get('library_version', '?')}; "
+            f"this is deql {__version__}, which reads up to {kind.version}: update deql"
+        )
+    expected = metadata.pop("checksum", "")
+    if verify and digest(metadata, arrays) != expected:
+        raise kind.error(f"{path} is damaged: its checksum does not match; restore it or {kind.remedy}")
+    return metadata, arrays
+
+
+def checksum(kind: FileKind, path: Path) -> str:
+    """What the file says its checksum is: a name for these contents, read without reading them."""
+    return _map_file(kind, path)[0].get("checksum", "")
+
+
+def _map_file(kind: FileKind, path: Path) -> tuple[dict[str, str], Arrays]:
+    """Metadata and memory-mapped arrays of a safetensors file, its layout checked by safetensors itself."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise kind.error(f"there is no {kind.noun} file {path}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            entries = file.metadata() or {}
+        metadata = json.loads(entries.get(kind.key, "null"))
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            other = next((noun for key, noun in _KINDS.items() if key in entries and key != kind.key), None)
+            raise kind.error(f"{path} is not a deql {kind.noun} file" + (f" but a {other} file" if other else ""))
+        with open(path, "rb") as raw:
+            size = int.from_bytes(raw.read(8), "little")
+            header: dict[str, Any] = json.loads(raw.read(size))
+        arrays = {}
+        for name, entry in header.items():
+            if name != "__metadata__":
+                start = 8 + size + entry["data_offsets"][0]
+                shape, dtype = tuple(entry["shape"]), _DTYPES[entry["dtype"]]
+                empty = 0 in shape  # nothing to map
+                arrays[name] = np.empty(shape, dtype) if empty else np.memmap(path, dtype, "r", start, shape)
+    except SafetensorError as error:
+        raise kind.error(f"{path} is not a deql {kind.noun} file, or is damaged or cut short: {error}") from None
+    except DeqlError:
+        raise
+    except (OSError, ValueError, KeyError) as error:
+        raise kind.error(f"{path} cannot be read as a {kind.noun} file: {error}") from None
+    return metadata, arrays
+
+
+def digest(metadata: dict[str, str], arrays: Arrays) -> str:
+    """XXH3 of everything that counts, in an order of its own rather than the file's."""
+    whole = xxhash.xxh3_128(json.dumps(metadata, sort_keys=True).encode())
+    for name in sorted(arrays):
+        whole.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        whole.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+    return whole.hexdigest()
+
+
+def pack_text(name: str, values: NDArray[Any]) -> Arrays:
+    """Ids or titles as arrays of numbers: integers as they are, text as UTF-8 and the place where each begins.
+
+    Examples
+    --------
+    >>> sorted(pack_text("items", np.array(["tea", "jam"], object)))
+    ['items_ends', 'items_text']
+    >>> unpack_text("items", pack_text("items", np.array(["tea", "jam"], object))).tolist()
+    ['tea', 'jam']
+    """
+    if values.dtype.kind in "iu":
+        return {name: values.astype(np.int64)}
+    texts = values.tolist()
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{name} can be saved only if they are integers or text")
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return {f"{name}_text": np.frombuffer(b"".join(encoded), np.uint8), f"{name}_ends": ends}
+
+
+def unpack_text(name: str, arrays: Arrays) -> NDArray[Any]:
+    """What :func:`pack_text` packed under this name."""
+    if name in arrays:
+        return np.array(arrays[name])
+    text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"].tolist()
+    values = np.empty(len(ends) - 1, object)
+    values[:] = [text[i:j].decode("utf-8", "surrogatepass") for i, j in pairwise(ends)]
+    return values

@@ -1,0 +1,150 @@
+"""How fast this machine is, found out in at most about a second."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from deql._system.threads import blas_limited, thread_count
+from deql.linalg.planner.requirements import Need, Task
+from deql.linalg.planner.resources import Resources
+
+__all__ = ["Rates", "device_rates", "disk_rates", "measure", "predict", "product_rate"]
+
+_SECONDS = 0.25
+"""For each thing that is measured."""
+
+_OVERHEAD = 1.15
+"""Of a whole fit over n³ flops at the rate of large products: panels, pivots and passes over memory."""
+
+_PAIR_SECONDS = 1e-9
+"""One thread's time to add one pair of items to the Gram matrix."""
+
+Rates = dict[str, float]
+"""Flops or bytes in a second by what was measured."""
+
+
+def product_rate(dtype: str, tile: int) -> float:
+    """Flops in a second of products as the sweep makes them, with as many threads as it would use.
+
+    Examples
+    --------
+    >>> product_rate("float32", 64) > 1e6
+    True
+    """
+    import numpy as np
+
+    from deql.linalg.engines.memory import Blas
+    from deql.linalg.sweep import Piece
+
+    width, rows = min(tile, 1024), 2048
+    products, values = Blas(dtype), np.zeros((rows, width), dtype)
+    panel = products.panel(rows, width)
+    panel[:] = 1
+    products.solve(panel, np.eye(width, dtype=dtype))
+    with blas_limited():
+        return 2 * rows * width * width * _per_second(lambda: products.update(Piece(0, 0, values), -1))
+
+
+def disk_rates(folder: Path, size: int = 2**26) -> tuple[float, float]:
+    """Bytes written and read in a second in a folder.
+
+    Examples
+    --------
+    >>> write, read = disk_rates(Path(tempfile.gettempdir()), size=2**20)
+    >>> write > 0 < read
+    True
+    """
+    piece = memoryview(os.urandom(2**20) * 8)[: min(size, 2**23)]
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        begin = perf_counter()
+        written = 0
+        while written < size and (not written or perf_counter() - begin < _SECONDS):
+            written += file.write(piece)
+            os.fsync(file.fileno())
+        write = written / (perf_counter() - begin)
+        if hasattr(os, "posix_fadvise"):  # else what is read would be what memory still has
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        file.seek(0)
+        begin = perf_counter()
+        while file.read(len(piece)):
+            pass
+        return write, written / (perf_counter() - begin)
+
+
+def device_rates(device: str, dtype: str) -> tuple[float, float]:
+    """Flops of the sweep's products in a second on a device, in the precision that it uses, and bytes copied to it."""
+    import torch
+
+    from deql.linalg.engines.torch_invert import default_precision
+    from deql.linalg.engines.torch_products import Products, products_in
+    from deql.linalg.sweep import Piece
+
+    def finished(work: Callable[[], Any]) -> None:
+        work()
+        if cuda:
+            torch.cuda.synchronize(device)
+
+    kind, cuda = getattr(torch, dtype), device.startswith("cuda")
+    rows, width = (16_384, 1024) if cuda else (512, 256)
+    precision = default_precision(dtype, torch.device(device))
+    products = Products(precision, kind, torch.device(device))
+    products.solve(products.panel(rows, width).uniform_(), torch.eye(width, dtype=kind, device=device))
+    there = torch.zeros(rows, width, dtype=kind, device=device)
+    here = torch.ones(rows, width, dtype=kind, pin_memory=cuda)
+    with products_in(precision):
+        flops = 2 * rows * width**2 * _per_second(lambda: finished(lambda: products.update(Piece(0, 0, there), 1)))
+    copied = here.nbytes * _per_second(lambda: finished(lambda: there.copy_(here, non_blocking=True)))
+    return flops, copied
+
+
+def predict(need: Need, task: Task, rates: Rates) -> float | None:
+    """Seconds that a fit takes, or None where nothing was measured for it.
+
+    n³ flops, and the Gram matrix before them. Where tiles come from a disk or from the host, their passes go on
+    beside the products: the slower of the two counts.
+
+    Examples
+    --------
+    >>> predict(Need("memory", 0), Task(38_048, "float32"), {"products": 2e11}) // 60
+    5.0
+    """
+    flops = rates.get("device" if need.engine == "torch" else "products")
+    if flops is None:
+        return None
+    work = _OVERHEAD * task.n**3 / flops
+    moved = need.passes * task.packed
+    if need.engine == "torch":  # the Gram matrix is summed there in less time than the result takes to come back
+        return max(work, moved / rates["copy"]) + task.packed / rates["copy"]
+    if moved:
+        work = max(work, moved / rates["write"] + moved / rates["read"])
+    # Every number of the matrix is written once, whether or not anyone has the pair.
+    return work + (task.pairs + task.n**2 / 2) * _PAIR_SECONDS / thread_count()
+
+
+def measure(needs: list[Need], task: Task, there: Resources, device: str) -> Rates:
+    """The rates of what fits."""
+    fits = {need.engine for need in needs if need.why_not is None}
+    rates: Rates = {}
+    if fits & {"memory", "disk"}:
+        rates["products"] = product_rate(task.dtype, task.tile)
+    if "disk" in fits:
+        rates["write"], rates["read"] = disk_rates(there.folder)
+    if "torch" in fits:
+        rates["device"], rates["copy"] = device_rates(device, task.dtype)
+    return rates
+
+
+def _per_second(work: Callable[[], Any]) -> float:
+    """How often work can be done in a second: by the quickest of a few times, the first of which does not count."""
+    work()
+    quickest, begin = float("inf"), perf_counter()
+    while quickest == float("inf") or perf_counter() - begin < _SECONDS:
+        before = perf_counter()
+        work()
+        quickest = min(quickest, perf_counter() - before)
+    return 1 / quickest

@@ -1,0 +1,124 @@
+"""The cubic step: a symmetric block sweep that inverts a matrix where it lies, wherever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+from deql._system.progress import Report
+from deql.errors import NotPositiveDefiniteError
+
+__all__ = ["Arithmetic", "Piece", "Tiles", "not_positive", "sweep"]
+
+
+class Piece(NamedTuple):
+    """Part of the lower triangle: rows ``top`` … of some columns ``left`` …, to be updated in place."""
+
+    top: int
+    left: int
+    values: Any
+
+
+class Tiles(Protocol):
+    """A symmetric matrix that is swept: its lower triangle, in memory, in a file or on a device."""
+
+    n: int
+
+    def pivots(self) -> list[tuple[int, int]]:
+        """First and last column + 1 of each pivot."""
+
+    def gather(self, start: int, stop: int, panel: Any) -> None:
+        """Copy columns ``start`` … ``stop − 1``, all n rows of them, into the panel."""
+
+    def pieces(self, start: int, stop: int) -> Iterator[Piece]:
+        """All of the lower triangle outside the pivot's rows and columns; none lies on both sides of the pivot."""
+
+    def scatter(self, start: int, stop: int, panel: Any) -> None:
+        """Copy the panel back into columns ``start`` … ``stop − 1``, and their mirror images."""
+
+
+class Arithmetic(Protocol):
+    """The products of a sweep, in one place and precision."""
+
+    def panel(self, rows: int, columns: int) -> Any:
+        """Room for an array."""
+
+    def invert(self, pivot: Any, first: int) -> Any:
+        """The inverse of a symmetric positive definite matrix whose first column is column ``first`` of the whole."""
+
+    def solve(self, panel: Any, inverse: Any) -> Any:
+        """N = A_K·Q, ready for :meth:`update`, which uses the panel, too."""
+
+    def update(self, piece: Piece, sign: int) -> None:
+        """Add sign · N_i·A_jᵀ to the piece in rows i and columns j."""
+
+
+def not_positive(column: int) -> NotPositiveDefiniteError:
+    """The error for the first column whose pivot is not positive.
+
+    Examples
+    --------
+    >>> not_positive(3).indices
+    [3]
+    """
+    return NotPositiveDefiniteError(
+        f"the matrix is not positive definite: the pivot of column {column} is not positive", [column]
+    )
+
+
+def sweep(tiles: Tiles, arithmetic: Arithmetic, report: Report | None = None, done: int = 0) -> None:
+    """Replace a symmetric positive definite matrix by its inverse.
+
+    For each pivot block k, with Q = A_kk⁻¹ and N_i = A_ik·Q,
+
+        A_ij ← A_ij − N_i·A_jkᵀ   (i, j ≠ k),    A_ik ← N_i,    A_kk ← −Q
+
+    turns A, pivot by pivot, into −A⁻¹. Here what has been swept on both sides is kept with the opposite
+    sign, so that A⁻¹ itself is left in the end: A_kk ← Q, and for i before k, A_ik ← −N_i and
+    A_ij ← A_ij + N_i·A_jkᵀ.
+
+    Every pivot does the same work, n³ flops in all whatever the pivots' width, so progress is honest, and
+    all but the inverse of a pivot is matrix products. Beside the matrix two panels are needed, A_k and N.
+
+    Parameters
+    ----------
+    tiles : Tiles
+        Overwritten by its inverse. After an error its content is undefined.
+    arithmetic : Arithmetic
+    report : callable, optional
+        Called as ``report(done, total)`` after each pivot.
+    done : int, default 0
+        Pivots that were done before.
+
+    Raises
+    ------
+    NotPositiveDefiniteError
+        At the first pivot that is not positive; it names the column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from deql.linalg.packed import PackedSymmetric
+    >>> from deql.linalg.in_place import InPlace
+    >>> from deql.linalg.engines.memory import Blas
+    >>> a = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]]), tile=2)
+    >>> sweep(InPlace(a), Blas(a.dtype))
+    >>> a.to_dense().round(4)
+    array([[ 0.6111, -0.2222,  0.0556],
+           [-0.2222,  0.4444, -0.1111],
+           [ 0.0556, -0.1111,  0.2778]])
+    """
+    pivots = tiles.pivots()
+    for number, (start, stop) in enumerate(pivots[done:], done + 1):
+        panel = arithmetic.panel(tiles.n, stop - start)
+        tiles.gather(start, stop, panel)
+        inverse = arithmetic.invert(panel[start:stop], start)
+        solved = arithmetic.solve(panel, inverse)
+        for piece in tiles.pieces(start, stop):
+            arithmetic.update(piece, 1 if piece.top < start else -1)
+        solved[:start] *= -1
+        solved[start:stop] = inverse
+        del inverse  # its memory is the next one's
+        tiles.scatter(start, stop, solved)
+        if report is not None:
+            report(number, len(pivots))

@@ -1,0 +1,250 @@
+"""ELSA: unit vectors for items, trained by mini-batches of users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql._system.checks import check_range, check_whole, chosen_rank
+from deql._system.machine import check_fits, free_memory
+from deql._system.progress import Stage, stages
+from deql._system.threads import thread_count
+from deql.data import Interactions, as_interactions
+from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
+from deql.models.elsa.training import Course, Epoch, Histories, Judge, Trained, memory_watched, moderate, train
+from deql.models.factored import FactoredAutoencoder, row_products
+from deql.ranking.histories import encode_histories
+from deql.rules import popularity_scale
+from deql.split import HeldOut
+from deql.split.draw import check_seed
+
+if TYPE_CHECKING:
+    import torch
+
+    from deql.tuning.tuning_data import Ground
+
+__all__ = ["ELSA"]
+
+_WORTH_THREADS = 2**19
+"""Numbers in A."""
+
+_LEAST_RATE, _LARGEST_RATE = 1e-10, 1e30
+"""Steps below would be lost beside A's float32, those above are infinite in it."""
+
+
+class _Fitted(FactoredAutoencoder):
+    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
+    epochs_: int
+    history_: list[Epoch]
+
+
+@dataclass(eq=False)
+class ELSA(_Fitted):
+    """W = A·Aᵀ − I with unit rows of A, and hence a zero diagonal (Vančura et al., 2022).
+
+    A, n × rank, is trained from random rows so that every user's scores point where the history does: the mean of
+    ‖x/‖x‖ − y/‖y‖‖² over users, with y = W·x, by Nesterov's Adam. It needs torch. Memory is about eight arrays of
+    the size of A and some 30 bytes for each interaction; validation takes a third of a GiB more.
+
+    Parameters
+    ----------
+    rank : int, optional
+        Length of an item's vector; 256 if not given, or as many as there are items if those are fewer. More is better
+        until it overfits; thousands are not too many.
+    epochs : int, default 20
+        How often each user is seen, at most.
+    batch_size : int, default 1024
+        Users for each step. Larger batches are calmer: they need more epochs, and often end better.
+    learning_rate : float, default 0.1
+        Of Nesterov's Adam.
+    patience : int, optional
+        Stop after so many epochs without a better NDCG@20 on validation data. Those are what ``fit`` is given; without
+        them a tenth of the users choose the number of epochs, and A is trained once more on all.
+    seed : int, default 0
+        For the first A, the order of users, and who is held out. The same seed gives the same model on a processor.
+    device : str, optional
+        Such as ``"cuda:1"`` or ``"cpu"``; a CUDA device if there is one, else the processor.
+    **other
+        See :class:`~deql.models.stored.StoredWeights`.
+
+    Attributes
+    ----------
+    left_, right_ : ndarray of float32, n × rank
+        A, twice; right_ with the popularity power.
+    epochs_ : int
+        How many epochs A was trained.
+    history_ : list of Epoch
+        Loss, NDCG@20 on validation data, and seconds of each epoch that was run; if users were held out here, of
+        the run that chose the number of epochs.
+
+    Examples
+    --------
+    >>> import deql
+    >>> from deql.models.elsa.elsa import ELSA
+    >>> eaten = ["tea", "jam", "tea", "jam", "egg", "rye", "egg", "rye"]
+    >>> data = deql.Interactions.from_pairs(list("aabbccdd"), eaten)
+    >>> model = ELSA(rank=2, epochs=50, device="cpu").fit(data)
+    >>> model.similar_items("egg", k=1)[0].tolist()
+    ['rye']
+    """
+
+    rank: int | None = None
+    epochs: int = 20
+    batch_size: int = 1024
+    learning_rate: float = 0.1
+    patience: int | None = None
+    seed: int = 0
+    device: str | None = field(default=None, kw_only=True)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in ("epochs", "batch_size"):
+            check_whole(name, getattr(self, name))
+        if self.rank is not None:
+            check_whole("rank", self.rank)
+        check_range("learning_rate", self.learning_rate, 0.0, np.inf)
+        if not _LEAST_RATE <= self.learning_rate <= _LARGEST_RATE:
+            raise ParameterError(
+                f"learning_rate must be from {_LEAST_RATE:g} to {_LARGEST_RATE:g}, got {self.learning_rate!r}"
+            )
+        if self.patience is not None:
+            check_whole("patience", self.patience)
+        check_seed(self.seed)
+
+    def fit(self, data: Any, y: None = None, *, validation: HeldOut | None = None) -> Self:
+        """Learn from interactions.
+
+        Parameters
+        ----------
+        data : Interactions or sparse matrix
+            Users × items; a plain matrix's ids are its column numbers.
+        y : ignored
+            Present for scikit-learn's conventions.
+        validation : HeldOut, optional
+            Such as ``split.validation``: judged after each epoch, and the best A is kept.
+
+        Returns
+        -------
+        self
+        """
+        if validation is not None and not isinstance(validation, HeldOut):
+            raise ParameterError(
+                f"validation must be what is held out, such as split.validation, got {type(validation).__name__}"
+            )
+        return self._fit(as_interactions(data), partial(self._learn, validation=validation))
+
+    def _learn(self, data: Interactions, validation: HeldOut | None = None) -> None:
+        rank = chosen_rank(self.rank, data.n_items)
+        device = _open(self.device)
+        course = Course(rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed)
+        from deql.linalg.engines.torch_packed import threads_limited
+
+        # Steps on little data are so short that threads would mostly wait for one another.
+        threads = thread_count() if data.n_items * rank >= _WORTH_THREADS else 1
+        with stages(self.progress) as stage, threads_limited(threads):
+            if validation is None and self.patience is not None:
+                ground = _hold_out(data, self.seed)
+                few = replace(course, rank=min(rank, ground.train.n_items))
+                chosen = self._train(ground.train, ground.validation, few, device, stage, "Choose epochs")
+                course = replace(course, epochs=chosen.epochs, patience=None)
+                found = self._train(data, None, course, device, stage)._replace(history=chosen.history)
+            else:
+                found = self._train(data, validation, course, device, stage)
+        self.epochs_, self.history_ = found.epochs, found.history
+        # Minus the rows' squared lengths as they are in float32: then the diagonal is zero, not nearly so.
+        self._keep(found.factors, found.factors, -row_products(found.factors, found.factors))
+
+    def _train(
+        self,
+        data: Interactions,
+        validation: HeldOut | None,
+        course: Course,
+        device: torch.device,
+        stage: Stage,
+        label: str = "Train",
+    ) -> Trained:
+        _check_memory(data, course, device)
+        with memory_watched(device, data.n_items, course.rank):
+            histories = _on_device(data.matrix, device)
+            judge = None if validation is None else self._judge(data, validation, device)
+            return train(histories, course, judge, stage(label))
+
+    def _judge(self, data: Interactions, validation: HeldOut, device: torch.device) -> Judge:
+        sizes = np.diff(validation.held_out.matrix.indptr)
+        judged = sizes > 0
+        if not judged.any():
+            raise DataError("no validation user has anything held out, so there is nothing to judge the epochs on")
+        index = {item: column for column, item in enumerate(data.items.tolist())}
+        seen, held_out = (
+            encode_histories(part.take_users(judged), index, data.items, strict=False, where=where)
+            for part, where in (
+                (validation.seen, "validation histories"),
+                (validation.held_out, "what is held out, and counted as missed"),
+            )
+        )
+        for part, what in ((held_out, "held out from the"), (seen, "seen of the")):
+            if not part.nnz:
+                raise DataError(
+                    f"nothing {what} validation users is an item of the training data, so no epoch would be better "
+                    "than another"
+                )
+        counts = np.bincount(data.matrix.indices, minlength=data.n_items)
+        popularity = np.empty(data.n_items)
+        popularity[np.argsort(-counts, kind="stable")] = -np.arange(data.n_items)
+        scale = popularity_scale(counts, self.popularity_power)
+        judged_parts = _on_device(seen, device), _on_device(held_out, device)
+        return Judge(*judged_parts, sizes[judged], scale, popularity)
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, facts | {"epochs": self.epochs_, "history": self.history_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self.epochs_, self.history_ = int(facts["epochs"]), [Epoch(*epoch) for epoch in facts["history"]]
+
+
+def _open(name: str | None) -> torch.device:
+    """The device to train on."""
+    try:
+        import torch
+    except ImportError:
+        raise DeviceError('ELSA needs torch, which is not installed: pip install "deql[gpu]"') from None
+    from deql.linalg.engines.torch_packed import open_device
+
+    return open_device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _on_device(matrix: csr_array, device: torch.device) -> Histories:
+    values = moderate(matrix.indptr, matrix.data)
+    return Histories.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
+
+
+def _check_memory(data: Interactions, course: Course, device: torch.device) -> None:
+    """Refuse what cannot fit; what is short of it by little is told when it runs out (memory_watched)."""
+    from deql.linalg.engines.torch_packed import free_bytes
+
+    here = device.type == "cpu"
+    n, batch = data.n_items, min(course.batch_size, data.n_users)
+    # A, V, both moments of Adam, the gradient and what it is made of; batches × rank; the histories in their order.
+    needed = 4 * course.rank * (7 * n + 4 * batch) + 24 * data.n_interactions
+    free = free_memory() if here else free_bytes(device)
+    check_fits(
+        f"rank {course.rank:,} of {n:,} items", needed, free, "choose a lower rank",
+        where="" if here else f" on {device}", error=TooLargeError if here else DeviceError,
+    )  # fmt: skip
+
+
+def _hold_out(data: Interactions, seed: int) -> Ground:
+    """What to choose the number of epochs on."""
+    from deql.tuning.tuning_data import stake_out
+
+    try:
+        return stake_out(data, seed)
+    except DataError as error:
+        raise DataError(f"patience needs validation data, and fit was given none to use: {error}") from None

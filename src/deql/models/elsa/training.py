@@ -1,0 +1,379 @@
+"""The training of ELSA: mini-batches of users on one device, with NumPy and torch alone.
+
+With unit rows of A and y = A·Aᵀx − x, the loss of a user is ‖x/‖x‖ − y/‖y‖‖² = 2 − 2·xᵀy/(‖x‖·‖y‖). It takes no
+vector of n numbers: with z = Aᵀx,
+
+    xᵀy = ‖z‖² − ‖x‖²    and    ‖y‖² = ‖Az‖² − 2·‖z‖² + ‖x‖².
+
+So an epoch costs O(interactions·rank + batches·min(batch, rank)·n·rank), and nothing of users × items is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql._system.progress import Report
+from deql.errors import DataError, DeviceError, TooLargeError
+from deql.metrics import ndcg
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "Course",
+    "Epoch",
+    "Histories",
+    "Judge",
+    "Trained",
+    "loss_and_gradient",
+    "memory_watched",
+    "moderate",
+    "train",
+]
+
+_K = 20
+_JUDGED_NUMBERS = 2**26
+"""Scores that are held at once while users are judged: 256 MiB."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How A is trained; see :class:`deql.models.elsa.elsa.ELSA`."""
+
+    rank: int
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    patience: int | None
+    seed: int
+
+
+class Epoch(NamedTuple):
+    """Mean loss of the users, NDCG@20 of the validation users if there are any, and seconds of the training."""
+
+    loss: float
+    ndcg: float | None
+    seconds: float
+
+
+class Trained(NamedTuple):
+    """The unit rows A, the number of epochs they took, and all epochs that were run."""
+
+    factors: NDArray[np.float32]
+    epochs: int
+    history: list[Epoch]
+
+
+class Histories:
+    """Rows of a sparse matrix on a device.
+
+    Parameters
+    ----------
+    starts : Tensor of int64, on the processor
+        Where each row begins in the next two, and where the last one ends.
+    columns, values : Tensor of int32 and float32
+    n : int
+        Number of columns.
+    """
+
+    def __init__(self, starts: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, n: int) -> None:
+        self._starts, self.columns, self.values, self.n = starts, columns, values, n
+        self._begins = starts[:-1].to(columns.device)
+        self._lengths = starts.diff().to(columns.device)
+
+    @classmethod
+    def from_arrays(
+        cls, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int, device: torch.device
+    ) -> Histories:
+        """From the arrays of a matrix in compressed rows; copies, for those may be read-only."""
+        import torch
+
+        parts = np.array(indptr, np.int64), np.array(indices, np.int32), np.array(values, np.float32)
+        starts, columns, weights = (torch.from_numpy(part) for part in parts)
+        return cls(starts, columns.to(device), weights.to(device), n)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def take(self, rows: torch.Tensor) -> Histories:
+        """These rows, in this order; their numbers on the processor."""
+        import torch
+
+        starts = torch.zeros(len(rows) + 1, dtype=torch.int64)
+        torch.cumsum(self._starts.diff()[rows], 0, out=starts[1:])
+        there, total = rows.to(self.columns.device), int(starts[-1])
+        moved = self._begins[there] - starts[:-1].to(self.columns.device)
+        places = torch.repeat_interleave(moved, self._lengths[there], output_size=total)
+        places += torch.arange(total, device=self.columns.device)
+        return Histories(starts, self.columns[places], self.values[places], self.n)
+
+    def part(self, first: int, last: int) -> Histories:
+        """Rows ``first`` … ``last − 1``, not copied."""
+        begin, end = int(self._starts[first]), int(self._starts[last])
+        starts = self._starts[first : last + 1] - begin
+        return Histories(starts, self.columns[begin:end], self.values[begin:end], self.n)
+
+    def row_numbers(self) -> torch.Tensor:
+        """The row of each entry."""
+        import torch
+
+        return torch.repeat_interleave(self._lengths, output_size=len(self.columns))
+
+    def squares(self) -> torch.Tensor:
+        """‖x‖² of each row."""
+        return self.values.new_zeros(len(self)).index_add_(0, self.row_numbers(), self.values.square())
+
+    def times(self, dense: torch.Tensor) -> torch.Tensor:
+        """X·dense."""
+        return _sum_rows(dense, self.columns, self._begins, self.values)
+
+    def transposed_times(self, dense: torch.Tensor) -> torch.Tensor:
+        """Xᵀ·dense; sorted by columns first, so that sums always run in the same order."""
+        import torch
+
+        columns, order = torch.sort(self.columns, stable=True)
+        begins = torch.searchsorted(columns, torch.arange(self.n, dtype=columns.dtype, device=columns.device))
+        return _sum_rows(dense, self.row_numbers()[order], begins, self.values[order])
+
+
+def moderate(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
+    """Values of a matrix in compressed rows, each row divided by a power of two that brings it below 1.
+
+    Neither the loss nor the order of a user's scores depends on that, not even by rounding; and squares are neither
+    too large nor too small for float32.
+
+    Examples
+    --------
+    >>> moderate(np.array([0, 2, 2, 3]), np.array([3.0, 1.0, 1e-200])).round(3)
+    array([0.75 , 0.25 , 0.765], dtype=float32)
+    """
+    lengths = np.diff(indptr)
+    filled = lengths > 0
+    exponents = np.zeros(len(lengths), np.int32)
+    if filled.any():
+        exponents[filled] = np.frexp(np.maximum.reduceat(np.abs(values), indptr[:-1][filled]))[1]
+    return np.ldexp(values.astype(np.float64), -np.repeat(exponents, lengths)).astype(np.float32)
+
+
+def _sum_rows(dense: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    import torch
+    from torch.nn.functional import embedding_bag
+
+    # Both kinds of places are of one type, which must hold the last of them.
+    kind = rows.dtype if len(rows) <= torch.iinfo(torch.int32).max else torch.int64
+    return embedding_bag(rows.to(kind), dense, begins.to(kind), mode="sum", per_sample_weights=weights.to(dense.dtype))
+
+
+def loss_and_gradient(A: torch.Tensor, histories: Histories) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean of ‖x/‖x‖ − y/‖y‖‖², y = A·Aᵀx − x, over some users, and its gradient by A.
+
+    Parameters
+    ----------
+    A : Tensor, n × rank
+    histories : Histories
+        The users' rows x, none of them zero.
+
+    Examples
+    --------
+    >>> import torch
+    >>> A = torch.eye(2)[[0, 0, 1]]
+    >>> parts = np.array([0, 2, 4]), np.array([0, 1, 1, 2]), np.ones(4)
+    >>> loss, gradient = loss_and_gradient(A, Histories.from_arrays(*parts, 3, torch.device("cpu")))
+    >>> loss.item()  # the first user has items alike, x = y; the second's differ, so xᵀy = 0
+    1.0
+    """
+    import torch
+
+    users = len(histories)
+    Z = histories.times(A)
+    # Both chains of three products are taken in the cheaper order: by way of batch × n or of rank × rank.
+    ZG = torch.linalg.multi_dot([Z, A.T, A])
+    own, reach = histories.squares().to(A.dtype), Z.square().sum(1)
+    agreement = reach - own
+    size = torch.maximum((Z * ZG).sum(1) - 2 * reach + own, torch.finfo(A.dtype).eps * own)
+    scale = (own * size).rsqrt()
+    cosine = agreement * scale
+    by_agreement, by_size = scale.mul(-2 / users)[:, None], (cosine / size).div(users)[:, None]
+    gradient = histories.transposed_times(2 * ((by_agreement - 2 * by_size) * Z + by_size * ZG))
+    gradient += torch.linalg.multi_dot([A, Z.T, (2 * by_size) * Z])
+    return (2 - 2 * cosine).mean(), gradient
+
+
+class Judge:
+    """NDCG@20 of users whose items are held out, as :func:`deql.evaluate` has it but for ties, which torch orders.
+
+    Parameters
+    ----------
+    seen, held_out : Histories
+        Same users in the same order.
+    counts : ndarray
+        How many items of each are held out, known to the model or not; above 0.
+    scale : ndarray
+        What each column of W is multiplied by.
+    popularity : ndarray
+        The score of each item for users of whom nothing is seen.
+    """
+
+    def __init__(
+        self,
+        seen: Histories,
+        held_out: Histories,
+        counts: NDArray[Any],
+        scale: NDArray[np.float64],
+        popularity: NDArray[Any],
+    ) -> None:
+        import torch
+
+        device = seen.columns.device
+        self._seen, self._held_out = seen, held_out
+        self._scale = torch.from_numpy(scale.astype(np.float32)).to(device)
+        self._popularity = torch.from_numpy(popularity.astype(np.float32)).to(device)
+        self._counts = counts.astype(np.int64)
+
+    def __call__(self, A: torch.Tensor) -> float:
+        """NDCG@20 of W = A·Aᵀ − I."""
+        import torch
+
+        users, n = len(self._seen), len(A)
+        step = max(1, _JUDGED_NUMBERS // n)
+        total = 0.0
+        for first in range(0, users, step):
+            last = min(first + step, users)
+            seen, held_out = self._seen.part(first, last), self._held_out.part(first, last)
+            scores = (seen.times(A) @ A.T).mul_(self._scale)
+            scores[seen._lengths == 0] = self._popularity
+            rows = seen.row_numbers()
+            scores[rows, seen.columns] = -torch.inf
+            best = scores.topk(min(_K, n), dim=1)
+            truth = torch.zeros_like(scores, dtype=torch.bool)
+            truth[held_out.row_numbers(), held_out.columns] = True
+            hits = truth.gather(1, best.indices) & (best.values > -torch.inf)
+            total += float(ndcg(hits.cpu().numpy(), self._counts[first:last], _K).sum())
+        return total / users
+
+
+def train(
+    histories: Histories, course: Course, judge: Callable[[torch.Tensor], float] | None = None,
+    report: Report | None = None,
+) -> Trained:  # fmt: skip
+    """Train A from random rows by Nesterov's Adam.
+
+    Parameters
+    ----------
+    histories : Histories
+        Users without items are left out.
+    course : Course
+    judge : callable, optional
+        Says how good A is after each epoch; the best A is kept, and ``course.patience`` epochs without a better one end
+        the training. Without it the last A is kept.
+    report : callable, optional
+        Called as ``report(done, total)``.
+
+    Raises
+    ------
+    DataError
+        If no user has an item, or the loss is no longer a number.
+
+    Examples
+    --------
+    >>> import torch
+    >>> parts = np.array([0, 2, 4]), np.array([0, 1, 2, 3]), np.ones(4)
+    >>> histories = Histories.from_arrays(*parts, 4, torch.device("cpu"))
+    >>> A = train(histories, Course(2, 60, 2, 0.1, None, 0)).factors
+    >>> abs(A @ A.T).round(1).tolist()[0]
+    [1.0, 1.0, 0.0, 0.0]
+    """
+    import torch
+
+    with torch.no_grad():
+        return _train(histories, course, judge, report)
+
+
+@contextmanager
+def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
+    """Turn running out of memory into one clear sentence."""
+    import torch
+
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise DeviceError(
+                f"{device} has too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size, "
+                "or use device='cpu'"
+            ) from None
+        # torch has no class of its own for the processor's memory.
+        if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+            raise TooLargeError(
+                f"there is too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size"
+            ) from None
+        raise
+
+
+def _train(
+    histories: Histories, course: Course, judge: Callable[[torch.Tensor], float] | None, report: Report | None
+) -> Trained:
+    import torch
+
+    device, n = histories.columns.device, histories.n
+    told = torch.Generator().manual_seed(course.seed % 2**63)
+    users = histories.squares().nonzero()[:, 0].cpu()
+    if not len(users):
+        raise DataError("no user has an item, so there is nothing to learn from")
+    steps = -(-len(users) // course.batch_size)
+    V = torch.empty(n, course.rank)
+    V = torch.nn.init.xavier_uniform_(V, generator=told).to(device)
+    # As for ε = 1e-8 and the mean over all entries, the original's loss, which is n times smaller than that over users.
+    # With batches of 1,024 and more it is better than 1e-8 here.
+    optimizer = torch.optim.NAdam([V], course.learning_rate, eps=1e-8 * n, foreach=False)
+    A = torch.empty_like(V)
+    lengths = _unit_rows(V, A)
+    best, kept, found = -np.inf, 0, A
+    history: list[Epoch] = []
+    for epoch in range(course.epochs):
+        begin = perf_counter()
+        shuffled = histories.take(users[torch.randperm(len(users), generator=told)])
+        losses = torch.zeros((), dtype=torch.float64, device=device)
+        for step in range(steps):
+            first = step * course.batch_size
+            last = min(first + course.batch_size, len(users))
+            loss, slope = loss_and_gradient(A, shuffled.part(first, last))
+            losses += loss * (last - first)
+            # By V, whose rows divided by their lengths are A's: what is along a row changes nothing.
+            slope -= A * (A * slope).sum(1, keepdim=True)
+            V.grad = slope.div_(lengths)
+            optimizer.step()
+            lengths = _unit_rows(V, A)
+            if report is not None:
+                report(epoch * steps + step + 1, course.epochs * steps)
+        mean, seconds = float(losses) / len(users), perf_counter() - begin
+        if not (np.isfinite(mean) and bool(lengths.isfinite().all())):
+            raise DataError(
+                f"the loss is no longer a number in epoch {epoch + 1}: "
+                f"lower learning_rate from {course.learning_rate:g}"
+            )
+        del shuffled  # before the next order of the users is made
+        history.append(Epoch(mean, None if judge is None else judge(A), seconds))
+        worth = float(epoch) if judge is None else history[-1].ndcg
+        if worth is not None and worth > best:
+            best, kept = worth, epoch + 1
+            found = A if judge is None else A.clone()
+        elif course.patience is not None and epoch + 1 - kept >= course.patience:
+            break
+    return Trained(found.cpu().numpy(), kept, history)
+
+
+def _unit_rows(V: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """Write V's rows, divided by their lengths, and give those."""
+    import torch
+
+    lengths: torch.Tensor = torch.linalg.vector_norm(V, dim=1, keepdim=True).clamp_min_(torch.finfo(V.dtype).tiny)
+    torch.div(V, lengths, out=out)
+    return lengths

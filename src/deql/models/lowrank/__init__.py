@@ -1,0 +1,1 @@
+"""LowRankDEQL: the estimator beside its two solvers."""

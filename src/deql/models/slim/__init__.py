@@ -1,0 +1,1 @@
+"""SLIM: the estimator beside its coordinate descent."""

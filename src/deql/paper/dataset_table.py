@@ -1,0 +1,203 @@
+"""``datasets``: the paper's table of data sets beside what is here, what cleaning left, and how uneven it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.data.clean import describe_steps
+from deql.data.interactions import Step
+from deql.datasets.public import PRESETS, Shape, compare_with_paper, locate
+from deql.paper.document import Figure, Section, capitalised
+from deql.paper.paper_datasets import Absent, Bench
+from deql.paper.registry import Order
+from deql.report import plots, spreads
+from deql.report.tables import Cell, Grid
+
+__all__ = ["datasets", "share_of_top"]
+
+_SHARES = np.unique(np.concatenate([np.linspace(0, 10, 41), np.linspace(10, 100, 91)]))
+"""Percentages of the items at which the curve of popularity is drawn: it is steep at first."""
+
+_FORMS = {
+    "items": "{:,}", "users": "{:,}", "interactions": "{:,}", "density": "{:.2%}", "item_user_ratio": "{:.2f}",
+}  # fmt: skip
+"""The paper's quantities, and how they are written."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """A data set that is there.
+
+    Attributes
+    ----------
+    bench : Bench
+    shape : Shape
+    compared : list of dict
+        The paper's counts beside these; none for the bundled one.
+    """
+
+    bench: Bench
+    shape: Shape
+    compared: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def different(self) -> list[str]:
+        """What the paper counts otherwise."""
+        return [row["quantity"] for row in self.compared if not row["same"]]
+
+
+def datasets(order: Order) -> tuple[str, list[Section]]:
+    """The table of data sets."""
+    # The bundled one has two protocols, and is shown once.
+    counted = [_count(bench) for bench in {bench.name: bench for bench in reversed(order.benches)}.values()][::-1]
+    return _lead(counted), [_overview(counted, order.absent), *map(_section, counted)]
+
+
+def _count(bench: Bench) -> _Counted:
+    if bench.name not in PRESETS:
+        from deql.datasets import debian
+
+        data = debian()
+        return _Counted(bench, Shape(data.n_items, data.n_users, data.n_interactions))
+    compared = compare_with_paper(bench.name, bench.first)
+    found = {row["quantity"]: row["found"] for row in compared}
+    return _Counted(bench, Shape(found["items"], found["users"], found["interactions"]), compared)
+
+
+def _lead(counted: Sequence[_Counted]) -> str:
+    """Whose counts are the paper's."""
+    same = [one.bench.label for one in counted if one.compared and not one.different]
+    other = [one.bench.label for one in counted if one.different]
+    parts = [f"The paper's counts are met on {' and '.join(same)}."] if same else []
+    they = "They are not" if same else "The paper's counts are not met"
+    parts += [f"{they} on {' and '.join(other)}, for a reason given below."] if other else []
+    return " ".join(parts) or "Of the paper's data sets none is here, and the bundled one is always there."
+
+
+def _overview(counted: Sequence[_Counted], absent: Sequence[Absent]) -> Section:
+    rows = []
+    for one in counted:
+        if one.compared:
+            rows.append(_row(one.bench.label, "paper", PRESETS[one.bench.name].paper, ""))
+        told = "differs" if one.different else "same"
+        rows.append(_row(one.bench.label, "here", one.shape, told if one.compared else "–", one.different))
+    quantities = [quantity.replace("item_user_", "item-user ") for quantity in _FORMS]
+    grid = Grid("", ["data set", "", *quantities, "against the paper"], rows)
+    words = [
+        "Density is interactions ÷ (users × items), and the item-user ratio is items ÷ users. Users and interactions "
+        "are those that cleaning left, items those of the part to learn from."
+        + (" * is not what the paper counts." if any(one.different for one in counted) else "")
+    ]
+    remarks = [
+        "The paper takes a large item-user ratio for a reason why the best b is near a on Amazon-Book and above it on "
+        "Yelp2018: where items outnumber users, most items have few interactions, and what one says of another is "
+        "mostly noise."
+    ]
+    if any(one.bench.name == "gowalla" for one in counted):
+        gowalla, yelp = (PRESETS[name].paper.item_user_ratio for name in ("gowalla", "yelp2018"))
+        remarks[0] += (
+            f" By that the best b on Gowalla, with {gowalla:.2f} items per user to Yelp2018's {yelp:.2f}, should be "
+            "there, too: b-sensitivity shows where it is."
+        )
+    figures = [_popularity_figure(counted), _ratio_figure(counted, absent)]
+    return Section("Side by side", words, [grid], [one.bench.label for one in counted], figures, remarks)
+
+
+def _row(
+    label: str, whose: str, shape: Shape, told: str, different: Sequence[str] = ()
+) -> tuple[list[str], list[Cell]]:  # fmt: skip
+    cells = [Cell(form.format(getattr(shape, quantity)), marked=quantity in different)
+             for quantity, form in _FORMS.items()]  # fmt: skip
+    return [label, whose], [*cells, Cell(told)]
+
+
+def _popularity_figure(counted: Sequence[_Counted]) -> Figure:
+    shares = {one.bench.label: share_of_top(_popularity(one.bench), _SHARES).tolist() for one in counted}
+    xlabel, ylabel = "% of the items, the most popular first", "% of the interactions"
+    svg = plots.lines("datasets-popularity", "How uneven the items are", _SHARES.tolist(), shares, xlabel, ylabel)
+    return Figure(svg, "Which share of the interactions to learn from the most popular items have. The nearer to the "
+                       "upper left corner, the more uneven the items are.")  # fmt: skip
+
+
+def share_of_top(counts: NDArray[Any], percentages: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Percentage of all interactions that the most popular items have, for percentages of the items.
+
+    Examples
+    --------
+    >>> share_of_top(np.array([1, 6, 3, 0, 0]), np.array([0.0, 10.0, 20.0, 100.0])).tolist()
+    [0.0, 30.0, 60.0, 100.0]
+    """
+    sums = np.concatenate([[0], np.cumsum(np.sort(counts)[::-1])])
+    return np.asarray(100 * np.interp(percentages / 100 * len(counts), np.arange(len(sums)), sums) / sums[-1])
+
+
+def _popularity(bench: Bench) -> NDArray[np.int64]:
+    """How many users to learn from have each item."""
+    train = bench.first.train
+    return np.bincount(train.matrix.indices, minlength=train.n_items)
+
+
+def _ratio_figure(counted: Sequence[_Counted], absent: Sequence[Absent]) -> Figure:
+    ratios: dict[str, tuple[float | None, float | None]] = {}
+    for one in counted:
+        paper = PRESETS[one.bench.name].paper.item_user_ratio if one.compared else None
+        ratios[one.bench.label] = (paper, one.shape.item_user_ratio)
+    ratios |= {one.label: (PRESETS[one.name].paper.item_user_ratio, None) for one in absent}
+    ordered = dict(sorted(ratios.items(), key=lambda entry: -max(value or 0.0 for value in entry[1])))
+    svg = spreads.beside("datasets-ratio", "Items for each user", ordered, "items ÷ users", border=1.0)
+    return Figure(svg, "Items for each user: a ring for the paper's data, a dot for those that are here. To the right "
+                       "of the line there are more items than users.")  # fmt: skip
+
+
+def _section(one: _Counted) -> Section:
+    """What became of one data set on its way."""
+    split, counts = one.bench.first, _popularity(one.bench)
+    words = [
+        *_why(one),
+        f"{capitalised(split.describe())}.",
+        f"Of the interactions to learn from, {share_of_top(counts, np.array([10.0]))[0]:.0f} % are with the most "
+        f"popular tenth of the items. The median item has {np.median(counts):g} of them, the median user "
+        f"{np.median(np.diff(split.train.matrix.indptr)):g}.",
+    ]
+    return Section(one.bench.label, words, [_steps_grid(split.train.steps)] if split.train.steps else [])
+
+
+def _steps_grid(steps: Sequence[Step]) -> Grid:
+    rows = []
+    for step in describe_steps(steps):
+        cells = []
+        for name in ("users", "items", "interactions"):
+            gone = step[f"removed_{name}"]
+            cells.append(Cell(f"{step[name]:,}" + (f" (−{gone:,})" if gone else "")))
+        rows.append(([step["what"]], cells))
+    title = "What each step left, and in brackets what it took away"
+    return Grid(title, ["step", "users", "items", "interactions"], rows)
+
+
+def _why(one: _Counted) -> list[str]:
+    """Whether the counts are the paper's and, if not, why."""
+    if not one.compared:
+        return ["This data set comes with the library, and the paper does not have it. Every user and every item has "
+                "at least five interactions."]  # fmt: skip
+    if not one.different:
+        return ["These are the paper's counts."]
+    preset = PRESETS[one.bench.name]
+    if "users" not in one.different and "interactions" not in one.different:
+        return ["Users and interactions are the paper's. Items are those of the part to learn from, which depends on "
+                "the seed of the split."]  # fmt: skip
+    words = ["These are not the paper's counts."]
+    if preset.certain:
+        return [f"{words[0]} The files are not those that it began with, which are published by {preset.published}."]
+    words[0] += " The paper does not say how it filtered these data, and the steps below are the likeliest reading."
+    assert one.bench.folder is not None  # what is not bundled has files
+    if locate(one.bench.name, one.bench.folder)[0] == "train.txt":
+        words.append(
+            f"The original file ({preset.published}) is not there. LightGCN's two files, joined, stand in for it: they "
+            "have only users and items with about ten interactions or more, so that the others are missing."
+        )
+    return words

@@ -1,0 +1,47 @@
+"""What the paper reports, as numbers."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+__all__ = ["HEADS", "LINEAR", "METRICS", "NAMES", "WEIGHTED", "reported"]
+
+METRICS = ("recall@20", "ndcg@20")
+"""What the paper measures."""
+
+NAMES = {"recall@20": "Recall@20", "ndcg@20": "NDCG@20"}
+HEADS = {"recall@20": "R@20", "ndcg@20": "N@20"}
+"""How it writes that in sentences and above columns."""
+
+WEIGHTED = "DEQL(L2) + weights"
+"""The row that the paper does not have: user_power and popularity_power searched too."""
+
+LINEAR = ("EASE", "DLAE", "EDLAE", "RLAE", "RDLAE", "DEQL(plain)", "DEQL(L2+zero-diag)", "DEQL(L2)", WEIGHTED)
+"""Rows of the tables that are fitted here, in their order."""
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads(files("deql.paper").joinpath("published.toml").read_text("utf-8"))
+
+
+def reported(table: str, data: str) -> dict[str, list[float]]:
+    """The numbers of each row of a table for one data set; none if the paper has none.
+
+    Parameters
+    ----------
+    table : {"weak", "strong", "splits", "tests", "cost"}
+    data : str
+        Name of the data set, as :data:`deql.datasets.public.PRESETS` has it.
+
+    Examples
+    --------
+    >>> reported("weak", "gowalla")["EASE"]
+    [0.1765, 0.1467]
+    >>> reported("weak", "debian")
+    {}
+    """
+    return dict(_tables()[table].get(data, {}))

@@ -1,6 +1,0 @@
-"""What a fit takes, before it is begun: engine, memory, disk and time."""
-
-from deql.planning.planner import Plan, choose_engine, memory_budget, plan
-from deql.planning.quantities import parse_bytes
-
-__all__ = ["Plan", "choose_engine", "memory_budget", "parse_bytes", "plan"]

@@ -1,0 +1,242 @@
+"""The k best columns of X·W for each row of X, without ever holding X·W."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql._system.progress import Report
+from deql._system.threads import even_bounds, run_slices, thread_count
+from deql.linalg.packed import PackedSymmetric
+from deql.linalg.tiling import STRIP
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from deql.linalg.engines.torch_packed import DevicePacked
+    from deql.ranking.quantised import QuantisedRows
+
+# The kernels are imported where they are used: NO_ITEM is needed on hosts without numba, too.
+__all__ = ["NO_ITEM", "rank"]
+
+NO_ITEM = -1
+"""Fills a row of item numbers when fewer than k items are left; the score beside it is NaN."""
+
+Candidates = tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]
+"""Sums and columns, users × room, and how many each user has."""
+
+_USERS_PER_SLICE = 2**16
+_CANDIDATE_BYTES = 2**28
+"""What the candidates of one slice of users may take."""
+
+_STRIP_NUMBERS = 2**22
+"""Numbers of P that are copied at once, though at least one strip: what is copied should still be in cache
+when it is read."""
+
+_WORK_PER_THREAD = 2**21
+"""Multiplications below which another thread does not pay."""
+
+
+def rank(
+    precision: PackedSymmetric,
+    gain: NDArray[np.float64],
+    shift: NDArray[np.float64],
+    matrix: csr_array,
+    *,
+    k: int,
+    exclude_seen: bool = True,
+    allowed: NDArray[np.bool_] | None = None,
+    squares: NDArray[np.float64] | None = None,
+    exact: bool = True,
+    on_device: DevicePacked | None = None,
+    rows: QuantisedRows | None = None,
+    report: Report | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The k best columns of X·W for each row of X, and their scores.
+
+    Ties go to the lower column. Rows with fewer than k candidates end in ``NO_ITEM`` and NaN; so do
+    rows without a history, whole. Memory beyond the result does not grow with the number of users.
+
+    Parameters
+    ----------
+    precision, gain, shift
+        W = P·diag(gain) + diag(shift), P positive definite. With gains and shifts of shape (models, n)
+        several models that share P are ranked in one pass.
+    matrix : csr_array
+        Histories X, users × items, columns sorted within rows.
+    k : int
+        How many.
+    exclude_seen : bool, default True
+        Leave out what a row already has.
+    allowed : ndarray of bool, optional
+        Columns that may be returned.
+    squares : ndarray of float64, users (or models × users), optional
+        Becomes Σ (X·W)²_ui over the columns i that row u does not have. Every column must be allowed
+        then, and what is seen excluded.
+    exact : bool, default True
+        Whether the scores must be exact to the last bit; the items are the same if not.
+    on_device : DevicePacked, optional
+        P once more: candidates are found there. What they are decided by does not change, so neither do
+        items, nor exact scores.
+    rows : QuantisedRows, optional
+        The rows of P once more: much faster for a few histories on a large model. Items and exact scores
+        stay the same. Not used with ``squares`` or ``on_device``, nor for numbers near the limits of floats.
+    report : callable, optional
+        Called as ``report(done, total)``.
+
+    Returns
+    -------
+    items, scores : ndarray, users × k (or models × users × k)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> P = PackedSymmetric.from_dense(np.array([[1.0, -0.5, -0.2], [-0.5, 1.0, 0.0], [-0.2, 0.0, 1.0]]), tile=3)
+    >>> items, scores = rank(P, -np.ones(3), np.ones(3), csr_array([[1.0, 0.0, 0.0]]), k=2)
+    >>> items.tolist(), scores.round(6).tolist()
+    ([[1, 2]], [[0.5, 0.2]])
+    """
+    from deql.ranking.kernels import SPARE
+
+    users, n = matrix.shape
+    if not matrix.has_canonical_format:  # the kernels would write beside their arrays
+        raise ValueError("histories must have their columns sorted within rows, each once")
+    gains, shifts = np.atleast_2d(gain), np.atleast_2d(shift)
+    if allowed is None:
+        allowed = np.ones(n, bool)
+    k = min(k, n)
+    items = np.full((len(gains), users, k), NO_ITEM, np.int32)
+    scores = np.full((len(gains), users, k), np.nan)
+    sums = np.zeros((len(gains), 0)) if squares is None else np.atleast_2d(squares)
+    keep = k + SPARE
+    # All models' candidates, should no two want the same, and as many again as one wants; never more than all items.
+    room = min((len(gains) + 1) * keep + 16, n + 1)
+    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (12 * room)))
+    slices = -(-users // per_slice)
+    bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
+    with ThreadPoolExecutor(thread_count()) as pool:
+        run = partial(run_slices, pool=pool)
+        for done, (first, last) in enumerate(pairwise(bounds)):
+            part = matrix if slices == 1 else matrix[first:last]
+            told = None if report is None else partial(_report_slice, report, done, slices)
+            best = items[:, first:last], scores[:, first:last]
+            if rows is not None and squares is None and on_device is None and rows.covers(gains, shifts, part):
+                rows.rank(run, gains, shifts, part, exclude_seen, allowed, *best)
+                if told is not None:
+                    told(1, 1)
+                continue
+            if on_device is None:
+                candidates = _scan(
+                    run, precision, gains, shifts, part, exclude_seen, allowed, keep, room, sums[:, first:last], told
+                )
+            else:
+                from deql.ranking.torch_rank import scan
+
+                candidates = scan(
+                    on_device, gains, shifts, part.indptr, part.indices, part.data,
+                    keep=keep, exclude_seen=exclude_seen, allowed=allowed,
+                    squares=None if squares is None else sums[:, first:last], report=told,
+                )  # fmt: skip
+            _finish(run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates, *best)
+    return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
+
+
+def _report_slice(report: Report, before: int, slices: int, done: int, total: int) -> None:
+    report(before * total + done, slices * total)
+
+
+def _scan(
+    run: Callable[..., None],
+    precision: PackedSymmetric,
+    gains: NDArray[np.float64],
+    shifts: NDArray[np.float64],
+    matrix: csr_array,
+    exclude_seen: bool,
+    allowed: NDArray[np.bool_],
+    keep: int,
+    room: int,
+    squares: NDArray[np.float64],
+    report: Report | None,
+) -> Candidates:
+    """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
+    from deql.ranking.kernels import pack_strips, scan_users
+
+    n, tile = precision.n, precision.tile
+    if tile < n and tile % STRIP:
+        raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {tile}")
+    models, users = len(gains), matrix.shape[0]
+    by_item = np.ascontiguousarray(gains.T)
+    stored = precision.stored()
+    values = matrix.data.astype(precision.dtype, copy=False)
+    histories = (matrix.indptr, matrix.indices, values)
+    rows = np.flatnonzero(np.bincount(matrix.indices, minlength=n))
+    place = np.zeros(n, np.int32)
+    place[rows] = np.arange(len(rows))
+    places = place[matrix.indices]
+    at_once = max(1, min(tile, n, _STRIP_NUMBERS // max(1, len(rows))) // STRIP)
+    strips = np.zeros((at_once, len(rows) * STRIP), precision.dtype)
+    cursor, upcoming = matrix.indptr[:-1].copy(), np.zeros(users, np.int32)
+    bars = np.full((users, models), -np.inf)
+    found_sums, found_items = np.empty((users, room)), np.empty((users, room), np.int32)
+    found, limits = np.zeros(users, np.int32), np.full(users, min(2 * keep + 16, room), np.int32)
+    row_bounds, user_bounds = even_bounds(len(rows), _workers(matrix)), _user_bounds(matrix)
+    low = 0
+    while low < n:
+        end = min(low + at_once * STRIP, n, low - low % tile + tile)
+        if allowed[low:end].any():
+            run(pack_strips, row_bounds, *stored, tile, rows, low, end - low, strips)
+            run(
+                scan_users, user_bounds, low, end - low, strips, gains, shifts, *histories, places,
+                allowed, exclude_seen, keep, by_item, cursor, upcoming, bars, found_sums, found_items, found, limits,
+                squares,
+            )  # fmt: skip
+        low = end
+        if report is not None:
+            report(low, n)
+    return found_sums, found_items, found
+
+
+def _finish(
+    run: Callable[..., None],
+    precision: PackedSymmetric,
+    gains: NDArray[np.float64],
+    shifts: NDArray[np.float64],
+    matrix: csr_array,
+    exclude_seen: bool,
+    allowed: NDArray[np.bool_],
+    keep: int,
+    exact: bool,
+    candidates: Candidates,
+    items: NDArray[np.int32],
+    scores: NDArray[np.float64],
+) -> None:
+    """Decide among the candidates, wherever they were found."""
+    from deql.ranking.kernels import finish_users
+
+    # What the parts of any score of a user can add up to in size: |P_ji| ≤ √(P_jj·P_ii), as P is positive definite.
+    roots = np.sqrt(abs(precision.diagonal()))
+    sizes = abs(matrix) @ roots * abs(gains * roots).max(axis=1)[:, None]
+    if not exclude_seen:
+        sizes += abs(matrix).max(axis=1).toarray() * abs(shifts).max(axis=1)[:, None]
+    run(
+        finish_users, _user_bounds(matrix), *precision.stored(), gains, shifts,
+        matrix.indptr, matrix.indices, matrix.data.astype(precision.dtype, copy=False),
+        allowed, exclude_seen, keep, np.ascontiguousarray(gains.T), sizes, exact, *candidates, items, scores,
+    )  # fmt: skip
+
+
+def _workers(matrix: csr_array) -> int:
+    return max(1, min(thread_count(), matrix.nnz * matrix.shape[1] // _WORK_PER_THREAD))
+
+
+def _user_bounds(matrix: csr_array) -> list[int]:
+    """More slices of users than threads: one that is held up by other programs gets fewer."""
+    workers = _workers(matrix)
+    return even_bounds(matrix.shape[0], 4 * workers if workers > 1 else 1)

@@ -1,0 +1,99 @@
+"""The strong and weak tables: numbers, which of the paper's are met, and what the remarks may say."""
+
+from __future__ import annotations
+
+import pytest
+
+import deql
+from deql.io.journal import Journal
+from deql.paper import accuracy
+from deql.paper.hyperparameters import Choice
+from deql.paper.paper_datasets import Bench
+from deql.paper.published import METRICS
+from deql.paper.registry import Order
+from deql.paper.runs import Run
+
+CHOICES = [
+    Choice("EASE", {"l2": 10.0}, "found", "x", {"recall@20": 0.3, "ndcg@20": 0.2}),
+    Choice("EASE", {"l2": 50.0}, "published", "y"),
+    Choice("DEQL(L2)", {"l2": 10.0, "dropout": 0.3, "b": 0.5}, "found", "x", {"recall@20": 0.3, "ndcg@20": 0.4}),
+    Choice("DEQL(L2)", {"l2": 7.0, "dropout": 0.3, "b": 0.5}, "test", "z"),
+]
+
+
+@pytest.fixture
+def judged(small, monkeypatch):
+    monkeypatch.setattr("deql.paper.registry.stored_choices", lambda data, own: CHOICES)
+
+    def made(paper):
+        monkeypatch.setattr(accuracy, "reported", lambda table, data: paper)
+        bench = Bench("debian", "weak", None)
+        return bench, accuracy.accuracy(Order(Run(Journal(None, {}, "reproduction")), [bench]))
+
+    return made
+
+
+def cells(grid, row):
+    names, values = next(entry for entry in grid.rows if entry[0][0] == row)
+    return dict(zip(grid.header, [*names, *map(str, values)], strict=True))
+
+
+class TestSection:
+    def test_numbers_are_those_of_evaluate(self, judged):
+        bench, (_, [section]) = judged({})
+        model = deql.DEQL(10.0, 0.3, b=0.5).fit(bench.first.train)
+        means = deql.evaluate(model, bench.first.test, METRICS).means
+        found = cells(section.grids[0], "DEQL(L2)")
+        assert found["R@20"] == f"{means['recall@20']:.4f}"
+        assert found["N@20"] == f"{means['ndcg@20']:.4f}"
+        assert found["N@20 validation"] == "0.4000"
+        assert found["hyper-parameters"] == "l2=10 dropout=0.3 b=0.5"
+
+    def test_one_table_for_each_origin(self, judged):
+        _, (_, [section]) = judged({})
+        assert [grid.title for grid in section.grids] == [
+            "Hyper-parameters: chosen on validation data", "Hyper-parameters: published choice",
+            "Hyper-parameters: chosen on the test part",
+        ]  # fmt: skip
+        assert [len(grid.rows) for grid in section.grids] == [2, 1, 1]
+
+    def test_the_lead_names_the_row_that_validation_data_chose(self, judged):
+        _, (lead, _) = judged({})
+        assert "DEQL(L2), chosen on validation data, has Recall@20" in lead
+
+    def test_differences_from_the_paper(self, judged):
+        bench, _ = judged({})
+        model = deql.EASE(50.0).fit(bench.first.train)
+        recall, ndcg = (deql.evaluate(model, bench.first.test, METRICS).means[metric] for metric in METRICS)
+        paper = {"EASE": [round(recall, 4), round(ndcg, 4)], "DEQL(L2)": [0.9, 0.9], "SSM": [0.01, 0.9]}
+        _, (lead, [section]) = judged(paper)
+        row = dict(
+            zip(section.grids[1].header, [*section.grids[1].rows[0][0], *section.grids[1].rows[0][1]], strict=True)
+        )
+        assert str(row["difference"]) in ("+0.0000", "-0.0000")
+        assert [entry[0] for entry in section.grids[-1].rows] == [["SSM"]]
+        assert "not above" in lead
+        assert "SSM in NDCG@20" in lead
+        said = " ".join(section.remarks)
+        assert "met to ±0.0002: EASE with the published hyper-parameters" in said
+        assert "Not met with any hyper-parameters tried: DEQL(L2)" in said
+        assert "below the paper's numbers, by up to 0." in said
+
+    def test_a_number_met_only_on_the_test_part_is_called_so(self, judged):
+        bench, _ = judged({})
+        model = deql.DEQL(7.0, 0.3, b=0.5).fit(bench.first.train)
+        means = deql.evaluate(model, bench.first.test, METRICS).means
+        _, (_, [section]) = judged({"DEQL(L2)": [means[metric] for metric in METRICS]})
+        assert "DEQL(L2) only with hyper-parameters chosen on the test part" in " ".join(section.remarks)
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [
+        ((0.3, 0.3), "above every row of the paper in both metrics"),
+        ((0.20004, 0.3), "above 1 of 2 rows of the paper in both metrics; not above B in Recall@20"),
+        ((0.3, 0.05), "above 0 of 2 rows of the paper in both metrics; not above A in NDCG@20, B in NDCG@20"),
+    ],
+)  # fmt: skip
+def test_what_is_passed(here, words):
+    assert accuracy.best_passed(here, {"A": [0.1, 0.15], "B": [0.2, 0.1]}) == words

@@ -1,8 +1,0 @@
-import pytest
-
-from tests.reproduction.common import use_small
-
-
-@pytest.fixture
-def small(monkeypatch):
-    return use_small(monkeypatch)

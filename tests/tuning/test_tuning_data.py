@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import deql
+from deql import DEQL, RDLAE
+from deql.errors import DataError, ParameterError
+from deql.linalg.gram import SharedGram, gram, user_weights, weighted_diagonal
+from deql.tuning.space import Point
+from deql.tuning.trainer import Trainer
+from deql.tuning.tuning_data import Ground, sample_items, stake_out
+from tests.tuning.common import market
+
+
+def test_a_strong_split_without_validation_users():
+    data = market(200, 30, seed=1)
+    split = deql.split_strong(data, 0.2, validation_users=0, seed=3)
+    assert split.validation is None
+    assert split.test.seen.n_users + split.dropped["users"] == 40
+    assert split.train.n_users == 160
+    # The users to test on are those of a split that has validation users too.
+    other = deql.split_strong(data, 0.2, validation_users=0.1, seed=3)
+    assert split.test.seen.users.tolist() == other.test.seen.users.tolist()
+    assert set(split.train.users) == set(other.train.users) | set(data.users) - set(other.train.users) - set(
+        split.test.seen.users
+    )
+    for user in split.test.seen.users:
+        whole = set(data.history(user))
+        seen, hidden = set(split.test.seen.history(user)), set(split.test.held_out.history(user))
+        assert seen | hidden == whole
+        assert not seen & hidden
+        assert len(hidden) == max(1, round(0.2 * len(whole)))
+    assert "users to validate" not in split.describe()
+
+
+def test_no_validation_users_is_the_number_zero(tmp_path):
+    data = market(200, 30, seed=1)
+    for wrong in (False, -0.1, 1, "0", None):
+        with pytest.raises(ParameterError, match="validation_users"):
+            deql.split_strong(data, validation_users=wrong)
+    with pytest.raises(DataError, match="cannot be split"):
+        deql.split_strong(data, validation_users=0.001)  # rounds to nobody, which was not asked for
+    deql.split_strong(data, validation_users=0.0).save(tmp_path / "a.split")
+    assert deql.load_split(tmp_path / "a.split").validation is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("power", [0.0, 0.7])
+def test_a_fit_with_the_gram_matrix_there_is_the_same_fit(power, dtype):
+    data = market(300, 70, seed=2, weighted=True)
+    weights = user_weights(data.matrix, power)
+    packed = gram(data.matrix, weights=weights, dtype=dtype)
+    shared = SharedGram(power, packed, weighted_diagonal(data.matrix, weights))
+    before = packed.data.copy()
+    for l2, dropout in ((1.0, 0.0), (50.0, 0.6), (0.0, 0.3)):
+        for kind in (DEQL, RDLAE):
+            model = kind(l2, dropout, user_power=power, popularity_power=0.2, dtype=dtype).fit_gram(data, shared)
+            other = kind(l2, dropout, user_power=power, popularity_power=0.2, dtype=dtype).fit(data)
+            for name in ("gain_", "shift_", "gram_diagonal_", "item_counts_", "items_"):
+                np.testing.assert_array_equal(getattr(model, name), getattr(other, name))
+            np.testing.assert_array_equal(model.precision_.data, other.precision_.data)
+            assert model.residual_ == other.residual_
+            assert model.fitted_params_ == other.fitted_params_
+            np.testing.assert_array_equal(packed.data, before)
+            assert not np.shares_memory(model.precision_.data, packed.data)
+
+
+def test_a_trainer_gives_the_model_of_a_plain_fit_at_every_point():
+    ground = stake_out(market(200, 40, seed=3, weighted=True), seed=0)
+    trainer = Trainer(ground, "float32", progress=False)
+    for point in (Point(5.0, 0.3, 0.0), Point(50.0, 0.0, 0.0), Point(5.0, 0.3, 0.8), Point(5.0, 0.3, 0.0)):
+        model = trainer.fit(point)
+        other = DEQL(point.l2, point.dropout, user_power=point.user_power).fit(ground.train)
+        np.testing.assert_array_equal(model.precision_.data, other.precision_.data)
+        np.testing.assert_array_equal(model.gain_, other.gain_)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.8])
+def test_a_sample_of_items_is_a_principal_submatrix(power):
+    ground = stake_out(market(300, 80, seed=4, weighted=True), seed=0)
+    small = sample_items(ground, 0.25, 1000, seed=7)
+    columns = np.flatnonzero(np.isin(ground.train.items, small.train.items))
+    assert len(columns) == small.train.n_items == 20
+    assert small.train.users.tolist() == ground.train.users.tolist()
+    dense = ground.train.matrix.toarray().astype(float)
+    weights = np.maximum((dense != 0).sum(axis=1), 1) ** -power  # of the whole histories
+    whole = dense.T @ np.diag(weights) @ dense
+
+    trainer = Trainer(small, "float64", progress=False, weighed_by=ground.train.matrix)
+    part = whole[np.ix_(columns, columns)]
+    model = trainer.fit(Point(3.0, 0.4, power))
+    A = part + np.diag(0.4 / 0.6 * np.diag(part)) + 3.0 * np.eye(20)
+    np.testing.assert_allclose(model.precision_.to_dense(), np.linalg.inv(A), rtol=1e-8, atol=1e-12)
+    assert trainer.mean_diagonal(power) == pytest.approx(np.diag(part).mean())
+
+
+def test_a_sample_judges_users_with_something_to_see_and_to_find():
+    ground = stake_out(market(300, 80, seed=4), seed=0)
+    small = sample_items(ground, 0.25, 1000, seed=7)
+    chosen = set(small.train.items.tolist())
+    expected = [
+        user for user in ground.validation.seen.users.tolist()
+        if chosen & set(ground.validation.seen.history(user)) and chosen & set(ground.validation.held_out.history(user))
+    ]  # fmt: skip
+    assert small.validation.seen.users.tolist() == expected
+    assert 0 < len(expected) < ground.validation.seen.n_users
+    for user in expected:
+        assert set(small.validation.held_out.history(user)) == chosen & set(ground.validation.held_out.history(user))
+    again, other = (sample_items(ground, 0.25, 1000, seed=seed).train.items.tolist() for seed in (7, 8))
+    assert again == small.train.items.tolist() != other
+
+
+def test_a_sample_judges_at_most_so_many_users():
+    ground = stake_out(market(300, 80, seed=4), seed=0)
+    whole = sample_items(ground, 0.25, 1000, seed=7).validation
+    few = sample_items(ground, 0.25, 5, seed=7).validation
+    assert few.seen.n_users == few.held_out.n_users == 5
+    assert set(few.seen.users) < set(whole.seen.users)
+    for user in few.seen.users:
+        assert few.held_out.history(user) == whole.held_out.history(user)
+
+
+def test_popular_items_are_sampled_more_often():
+    counts = np.array([1, 1, 1, 1, 4, 4, 4, 4])
+    rows = np.concatenate([np.arange(count) for count in counts])
+    matrix = csr_array((np.ones(20), (rows, np.repeat(np.arange(8), counts))), shape=(4, 8))
+    train = deql.Interactions.from_csr(matrix)
+    ground = Ground(train, deql.split.HeldOut(train, train), train, "")
+    firsts = [int(sample_items(ground, 1 / 8, 10, seed).train.items[0]) for seed in range(2000)]
+    shares = np.bincount(firsts, minlength=8) / 2000
+    np.testing.assert_allclose(shares, counts / 20, atol=0.03)  # three standard errors
+
+
+def test_a_sample_that_leaves_nobody_to_judge():
+    ground = stake_out(market(300, 80, seed=4), seed=0)
+    with pytest.raises(DataError, match="too few items"):
+        sample_items(ground, 0.01, 1000, seed=0)  # one item cannot be seen and found
+
+
+def test_the_fingerprint_is_of_all_that_is_read():
+    data = market(200, 30, seed=5)
+    split = deql.split_strong(data, 0.2, 0.2)
+    first = stake_out(split, 0).fingerprint()
+    assert stake_out(split, 1).fingerprint() == first  # nothing is drawn here
+    assert stake_out(deql.split_strong(data, 0.2, 0.2), 0).fingerprint() == first
+
+    def other(train=split.train, seen=split.validation.seen, held_out=split.validation.held_out):
+        return stake_out(deql.split.Split(train, deql.split.HeldOut(seen, held_out), split.test, {}), 0).fingerprint()
+
+    def heavier(part):
+        matrix = part.matrix.copy()
+        matrix.data[-1] *= 2
+        return deql.Interactions(matrix, part.users, part.items)
+
+    changed = [
+        other(train=heavier(split.train)),
+        other(seen=heavier(split.validation.seen)),
+        other(held_out=heavier(split.validation.held_out)),
+    ]
+    assert len({first, *changed}) == 4
+    assert stake_out(data, 0).fingerprint() != stake_out(data, 1).fingerprint()
