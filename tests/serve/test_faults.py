@@ -185,7 +185,7 @@ def test_processes_that_are_killed(tmp_path):
         wait_for(lambda: not is_running(old[0]))
         with Asking(server) as asking:
             new = wait_for(lambda: set(server.workers()) - set(old))
-            assert server.events("worker_died")[-1]["exit"] == -signal.SIGKILL
+            assert wait_for(lambda: server.events("worker_died"))[-1]["exit"] == -signal.SIGKILL
             wait_for(lambda: any(event["pid"] in new for event in server.events("request")))
         assert set(asking.checksums) == {expected}
 

@@ -151,31 +151,30 @@ class LinearAutoencoder(_Fitted):
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
         """Fit as :meth:`fit` does, with the Gram matrix of these data and this user_power already there.
 
-                S is copied, so that it serves other values of l2 and dropout too. It is inverted where it is, in memory
-                or on a device, whatever ``engine`` says.
+        S is copied, so that it serves other values of l2 and dropout too. It is inverted where it is, in memory
+        or on a device, whatever ``engine`` says.
 
-                Parameters
-                ----------
-                data : Interactions
-                shared : SharedGram
-                    In the type that ``dtype`` names.
+        Parameters
+        ----------
+        data : Interactions
+        shared : SharedGram
+            In the type that ``dtype`` names.
 
-                Returns
-                -------
-                self
+        Returns
+        -------
+        self
 
-                Examples
-                --------
-                >>> import numpy as np, deql
-                >>> from deql.io import model_file
-        from deql.linalg.gram import SharedGram, gram
-                >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
-                >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-                >>> S = gram(data.matrix)
-                >>> shared = SharedGram(0.0, S, S.diagonal())
-                >>> models = [deql.EASE(l2).fit_gram(data, shared) for l2 in (1.0, 10.0)]
-                >>> np.array_equal(models[0].gain_, deql.EASE(1.0).fit(data).gain_)
-                True
+        Examples
+        --------
+        >>> import numpy as np, deql
+        >>> from deql.linalg.gram import SharedGram, gram
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+        >>> S = gram(data.matrix)
+        >>> shared = SharedGram(0.0, S, S.diagonal())
+        >>> models = [deql.EASE(l2).fit_gram(data, shared) for l2 in (1.0, 10.0)]
+        >>> np.array_equal(models[0].gain_, deql.EASE(1.0).fit(data).gain_)
+        True
         """
         of = (shared.user_power, shared.matrix.dtype, shared.matrix.n)
         if of != (self.user_power, np.dtype(self.dtype), data.n_items):
