@@ -66,8 +66,7 @@ def serve(
 
 def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) -> None:
     """Serve until told to end, and leave with the server's exit code."""
-    from deql.serve.middleware import is_local
-    from deql.serve.server import run
+    from deql.serve.server import is_local, run
 
     def tell(address: str) -> None:
         if sys.stderr.isatty():  # elsewhere the log says so

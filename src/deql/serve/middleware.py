@@ -33,7 +33,6 @@ __all__ = [
     "RequestMiddleware",
     "host_is_allowed",
     "internal_message",
-    "is_local",
     "new_id",
     "refusal",
     "shows_token",
@@ -337,20 +336,6 @@ def _too_large(most: int) -> ApiError:
 
 def _overloaded() -> ApiError:
     return ApiError(503, "overloaded", "the server has as many requests as it can hold: try again in a second")
-
-
-def is_local(host: str) -> bool:
-    """Whether a host is this machine, seen from itself.
-
-    Examples
-    --------
-    >>> is_local("localhost"), is_local("127.0.0.1"), is_local("::1"), is_local("0.0.0.0"), is_local("127.evil.com")
-    (True, True, True, False, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def host_is_allowed(host: bytes, own: str) -> bool:

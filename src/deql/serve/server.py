@@ -13,6 +13,7 @@ import contextlib
 import errno
 import importlib
 import importlib.util
+import ipaddress
 import logging
 import mmap
 import os
@@ -36,7 +37,7 @@ from deql.serve.settings import Settings
 from deql.serve.shared_model import SharedModel
 from deql.serve.snapshot import Snapshot
 
-__all__ = ["BalancedServer", "bind", "new_event_loop", "run"]
+__all__ = ["BalancedServer", "bind", "is_local", "new_event_loop", "run"]
 
 _KEEP_ALIVE = 75
 """Seconds that an idle connection stays open: longer than proxies keep theirs, so that they close first."""
@@ -109,19 +110,34 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def is_local(host: str) -> bool:
+    """Whether a host is this machine, seen from itself.
+
+    Examples
+    --------
+    >>> is_local("localhost"), is_local("127.0.0.1"), is_local("::1"), is_local("0.0.0.0"), is_local("127.evil.com")
+    (True, True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 @contextlib.contextmanager
 def _folder() -> Iterator[str]:
-    """A folder for the control socket and for the numbers of Prometheus, which finds it in the environment."""
+    """A folder for what workers and supervisor share; they, and prometheus_client, find it in the environment."""
     # The path of a socket may have some 100 characters.
-    short = len(tempfile.gettempdir()) < 70
-    with tempfile.TemporaryDirectory(
-        "", "deql-serve-", None if short else "/tmp", ignore_cleanup_errors=True
-    ) as folder:
-        os.environ[FOLDER] = folder
+    place = None if len(tempfile.gettempdir()) < 70 else "/tmp"
+    with tempfile.TemporaryDirectory(prefix="deql-serve-", dir=place, ignore_cleanup_errors=True) as folder:
+        before = dict(os.environ)
+        # Workers look for modules where this process does, but not in the folder that it happens to be started in.
+        os.environ.update({FOLDER: folder, "PYTHONSAFEPATH": "1"})
         try:
             yield folder
         finally:
-            del os.environ[FOLDER]
+            os.environ.clear()
+            os.environ.update(before)
 
 
 class _Supervisor:
