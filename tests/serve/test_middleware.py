@@ -287,6 +287,31 @@ def test_impatience(parser):
 
 
 @pytest.mark.parametrize("parser", PARSERS)
+def test_what_comes_after_the_headers_does_not_count_as_headers(parser):
+    async def all_at_once():
+        async with listening(parser, echo, seconds=5) as (port, _):
+            head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n"
+            return await talk(port, head + b"x" * 200_000)
+
+    answer = asyncio.run(all_at_once())
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"x" * 1000) == 200
+
+
+def test_requests_without_end_before_the_first_answer():
+    pytest.importorskip("httptools")
+
+    async def pipeline():
+        async with listening("httptools", slow, seconds=5) as (port, connections):
+            answer = await talk(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
+            return answer, len(connections)
+
+    answer, connections = asyncio.run(pipeline())
+    assert answer in (b"", b"reset")
+    assert connections == 0
+
+
+@pytest.mark.parametrize("parser", PARSERS)
 def test_the_clock_runs_from_the_first_byte(parser):
     ages = []
 

@@ -398,7 +398,7 @@ def test_the_page_works_behind_a_path(visit, model):
 @pytest.fixture
 def serving(host):
     """Serves another model for a while."""
-    from deql.serve.served import ServingModel
+    from deql.serve.serving_model import ServingModel
 
     before = host.current
 
