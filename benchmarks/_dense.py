@@ -24,7 +24,7 @@ from deql.linalg.tiling import device_tile
 from deql.ranking.torch_strips import Rows, strips
 from deql.rules import decoupled, scale_columns
 from deql.split import HeldOut
-from deql.tuning.tuning_data import Ground
+from deql.tuning.tuning_data import TuningData
 
 __all__ = ["Laboratory", "Row", "Solved", "Study", "Worth", "inverse", "multiply", "packed_gram"]
 
@@ -207,8 +207,8 @@ class Solved(NamedTuple):
 class Study:
     """The choice on validation data, and what it takes to change it."""
 
-    def __init__(self, ground: Ground, choice: dict[str, float], device: torch.device) -> None:
-        self.lab = Laboratory(ground.train, ground.validation, device)
+    def __init__(self, held: TuningData, choice: dict[str, float], device: torch.device) -> None:
+        self.lab = Laboratory(held.train, held.validation, device)
         self.choice = choice
         self.l2, self.p, self.gamma = choice["l2"], choice["dropout"], choice["user_power"]
         self.alpha = choice["popularity_power"]

@@ -26,7 +26,7 @@ from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.split import HeldOut, Split
 from deql.tuning.space import Point
 from deql.tuning.trainer import Trainer
-from deql.tuning.tuning_data import Ground, sample_items
+from deql.tuning.tuning_data import TuningData, sample_items
 
 METRICS = ("recall@20", "ndcg@20")
 SHARE, LOOK_USERS, FULL = 0.1, 6_000, 2
@@ -89,7 +89,7 @@ def walk(small: Trainer, matrix: csr_array) -> list[Point]:
 
     def look(place: tuple[int, ...]) -> float:
         if place not in worth:
-            worth[place] = max(judged.means["ndcg@20"] for judged in small.judge(point(place), RULES, METRICS))
+            worth[place] = max(judged.means["ndcg@20"] for judged in small.evaluate(point(place), RULES, METRICS))
             print(f"look {point(place)} {worth[place]:.4f}", flush=True)
         return worth[place]
 
@@ -108,16 +108,16 @@ def walk(small: Trainer, matrix: csr_array) -> list[Point]:
 def choose(split: Split, cut: Split) -> dict[str, Any]:
     """First looks on a quarter of the items, the best points in full, and the winner on the test part, once."""
     assert cut.validation is not None
-    ground = Ground(cut.train, cut.validation, cut.train, "the last tenth of each line")
+    held = TuningData(cut.train, cut.validation, cut.train, "the last tenth of each line")
     small = Trainer(
-        sample_items(ground, 0.25, LOOK_USERS, 0), "float32", False, weighed_by=cut.train.matrix, grams=3
+        sample_items(held, 0.25, LOOK_USERS, 0), "float32", False, weighed_by=cut.train.matrix, grams=3
     )  # fmt: skip
     points = walk(small, cut.train.matrix)[:FULL]
     small.release()
-    full = Trainer(ground, "float32", False)
+    full = Trainer(held, "float32", False)
     measured = []
     for point in points:
-        for rule, judged in zip(RULES, full.judge(point, RULES, METRICS), strict=True):
+        for rule, judged in zip(RULES, full.evaluate(point, RULES, METRICS), strict=True):
             measured.append((judged.means["ndcg@20"], judged.means["recall@20"], point, rule))
         print(f"full {point}; best so far {max(measured, key=lambda entry: entry[0])}", flush=True)
     full.release()

@@ -24,7 +24,7 @@ from deql.datasets.public import read_lightgcn_split
 from deql.models.elsa.elsa import ELSA
 from deql.paper.published import reported
 from deql.split import Split
-from deql.tuning.tuning_data import stake_out
+from deql.tuning.tuning_data import hold_out_validation
 
 METRICS = ("recall@20", "ndcg@20")
 BATCH, PATIENCE, MOST_EPOCHS = 8192, 3, 45
@@ -37,8 +37,8 @@ def choose(name: str, folder: Path, split: Split, ranks: list[int], device: str 
         cut = without_the_end(split, lines_of(folder / "train.txt"))
         train, validation = cut.train, cut.validation
     else:
-        ground = stake_out(split, seed=0)
-        train, validation = ground.train, ground.validation
+        held = hold_out_validation(split, seed=0)
+        train, validation = held.train, held.validation
     found: dict[str, Any] = {}
     for rank in ranks:
         model = ELSA(rank, MOST_EPOCHS, BATCH, patience=PATIENCE, device=device).fit(train, validation=validation)

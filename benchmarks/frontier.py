@@ -42,7 +42,7 @@ from deql.linalg.gram import weighted_diagonal
 from deql.paper.hyperparameters import Choice, stored_choices
 from deql.paper.paper_datasets import Bench, find_benches
 from deql.paper.published import METRICS, WEIGHTED
-from deql.tuning.tuning_data import Ground, stake_out
+from deql.tuning.tuning_data import TuningData, hold_out_validation
 
 KEYS = ("gowalla", "yelp2018", "gowalla-1", "debian-weak", "debian-strong")
 USER_POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -197,9 +197,9 @@ def on_test(bench: Bench, choice: Choice, block: dict[str, float], device: torch
     }
 
 
-def study_all(ground: Ground, choice: Choice, device: torch.device) -> list[Row]:
+def study_all(held: TuningData, choice: Choice, device: torch.device) -> list[Row]:
     """Every row of the study, the choice first; a line for each on standard error as soon as it is there."""
-    study = Study(ground, choice.parameters, device)
+    study = Study(held, choice.parameters, device)
     rows = [Row("chosen", choice.parameters, study.lab.judge(study.chosen))]
     for part in (one_parameter, other_forms, two_blocks):
         for row in part(study):
@@ -246,7 +246,7 @@ def main() -> int:
     if given.block:
         block = dict(zip(("k", "t", "power"), given.block, strict=True))
     else:
-        rows = study_all(stake_out(bench.first, seed=0), choice, device)
+        rows = study_all(hold_out_validation(bench.first, seed=0), choice, device)
         chosen = rows[0].worth
         header = ("part", "", "Recall@20", "NDCG@20", "to the choice", "NDCG@20 alone")
         show(f"{bench.label}, validation data", header, [

@@ -102,18 +102,18 @@ def judge_b(count: str, alone: str = "") -> Task:
     import deql
     from deql.tuning.space import Point
     from deql.tuning.trainer import Trainer
-    from deql.tuning.tuning_data import stake_out
+    from deql.tuning.tuning_data import hold_out_validation
 
     split = _split()
     _warm(split)
     rules = [{"b": float(b), "popularity_power": 0.0} for b in np.linspace(0, 2, int(count))]
-    trainer = Trainer(stake_out(split, seed=0), "float32", progress=False)
+    trainer = Trainer(hold_out_validation(split, seed=0), "float32", progress=False)
     point = Point(10.0, 0.2, 0.0)
     if alone:
         model = trainer.fit(point)
         models = [model.with_rule(**rule) for rule in rules]
         return Task(lambda: deql.evaluate(models, split.validation, METRICS))
-    return Task(lambda: trainer.judge(point, rules, METRICS))
+    return Task(lambda: trainer.evaluate(point, rules, METRICS))
 
 
 def tune_default(folder: str, data: str, prune: str, seed: str = "0") -> Task:

@@ -86,8 +86,7 @@ if TYPE_CHECKING:
         UnknownItemError,
     )
     from deql.evaluation import Evaluation, evaluate
-    from deql.evaluation.compare import compare
-    from deql.evaluation.comparison import Comparison
+    from deql.evaluation.comparison import Comparison, compare
     from deql.impute import LinearImputer
     from deql.linalg.planner import plan
     from deql.models import (
@@ -123,8 +122,7 @@ __getattr__, __dir__ = lazy_exports(
         ),
         "deql.impute": ("LinearImputer",),
         "deql.evaluation": ("Evaluation", "evaluate"),
-        "deql.evaluation.compare": ("compare",),
-        "deql.evaluation.comparison": ("Comparison",),
+        "deql.evaluation.comparison": ("Comparison", "compare"),
         "deql._system.threads": ("set_threads",),
         "deql.linalg.planner": ("plan",),
         "deql.tuning": ("tune",),

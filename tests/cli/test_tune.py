@@ -155,15 +155,15 @@ class TestInterruption:
     def test_the_best_so_far_is_saved(self, capsys, folder, tmp_path, monkeypatch):
         from deql.tuning.trainer import Trainer
 
-        whole, asked = Trainer.judge, []
+        whole, asked = Trainer.evaluate, []
 
-        def judge(self, point, rules, metrics):
+        def evaluate(self, point, rules, metrics):
             asked.append(point)
             if len(asked) == 3:
                 raise KeyboardInterrupt
             return whole(self, point, rules, metrics)
 
-        monkeypatch.setattr(Trainer, "judge", judge)
+        monkeypatch.setattr(Trainer, "evaluate", evaluate)
         out = tmp_path / "a.deql"
         command = [*map(str, ["tune", folder / "events.split", "-o", out, *AXES])]
         assert run(command) == 130
@@ -176,7 +176,7 @@ class TestInterruption:
         assert "going on with 2 points" in shown(capsys, *command).err
         assert answer(capsys, *command)["complete"] is True
 
-        monkeypatch.setattr(Trainer, "judge", judge)
+        monkeypatch.setattr(Trainer, "evaluate", evaluate)
         asked.clear()
         auto = ["fit", folder / "events.split", "-o", tmp_path / "f.deql", "--auto", "--dropout", "0.2"]
         assert run([*map(str, auto)]) == 130

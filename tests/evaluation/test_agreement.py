@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from deql import Interactions, evaluate
 from deql.linalg.packed import PackedSymmetric
-from deql.metrics import LIST_METRICS
+from deql.metrics import METRICS
 from deql.ranking.rank import rank
 from deql.split import HeldOut
 
@@ -35,7 +35,7 @@ class Case:
         self.hits = np.take_along_axis(self.truth, self.ranked, axis=1)
 
     def ours(self, name, k):
-        return LIST_METRICS[name](self.hits, self.held_out, k)
+        return METRICS[name].function(self.hits, self.held_out, k)
 
     def qrels(self):
         return {f"u{u:03}": {f"i{ITEMS - i:03}": 1 for i in np.flatnonzero(self.truth[u])} for u in range(USERS)}

@@ -9,8 +9,7 @@ from scipy.sparse import csr_array
 import deql
 from deql import EASE, Interactions, Popularity
 from deql.errors import DeqlError, ParameterError
-from deql.evaluation.compare import compare
-from deql.evaluation.comparison import Comparison
+from deql.evaluation.comparison import Comparison, compare
 from deql.evaluation.significance import holm
 
 METRICS = ("recall@5", "ndcg@5")

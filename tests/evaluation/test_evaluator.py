@@ -228,11 +228,11 @@ class TestSeveralModels:
         assert len({result.means["ndcg@20"] for result in together.values()}) > 1
 
     def test_that_share_p_take_one_pass(self, split, models, monkeypatch):
-        from deql.evaluation import ranking_pass as passes
+        from deql.models import linear
 
         shapes = []
-        original = passes.rank
-        monkeypatch.setattr(passes, "rank", lambda P, gain, *rest, **named: (
+        original = linear.rank
+        monkeypatch.setattr(linear, "rank", lambda P, gain, *rest, **named: (
             shapes.append(gain.shape), original(P, gain, *rest, **named))[1])  # fmt: skip
         evaluate(models, split.test)
         n = split.train.n_items

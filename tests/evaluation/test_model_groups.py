@@ -4,7 +4,7 @@ import pytest
 import deql
 from deql import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE, Interactions, Popularity
 from deql.errors import ParameterError
-from deql.evaluation.model_groups import describe, judge, name_models, parameters
+from deql.evaluation.model_groups import describe, fit_and_evaluate, name_models, parameters
 
 METRICS = ["recall@5", "ndcg@5"]
 
@@ -31,7 +31,7 @@ def test_parameters_are_plain():
     ("models", "message"),
     [([], "at least one"), ({}, "at least one"), (["ease"], "must be a model"), ([EASE(-1.0)], "l2 must be")],
 )
-def test_bad_contestants(models, message):
+def test_bad_models(models, message):
     with pytest.raises(ParameterError, match=message):
         name_models(models)
 
@@ -50,7 +50,7 @@ def test_sharing_an_inverse_changes_nothing(split, monkeypatch):
     monkeypatch.setattr(
         deql.models.LinearAutoencoder, "_learn", lambda self, data: (fits.append(self), learn(self, data))
     )
-    together = judge(models, split.train, split.test, METRICS, told.append)
+    together = fit_and_evaluate(models, split.train, split.test, METRICS, told.append)
     assert len(fits) == 4  # (5, 0), (5, 0.3), the user weights, the dtype
     assert len(told) == 5
     assert list(together) == list(models)

@@ -30,14 +30,14 @@ def finished(split, tmp_path_factory):
 @contextlib.contextmanager
 def counted_fits():
     """How often points are fitted."""
-    calls, judge = [], Trainer.judge
+    calls, evaluate = [], Trainer.evaluate
 
     def count(self, point, *arguments):
         calls.append(point)
-        return judge(self, point, *arguments)
+        return evaluate(self, point, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "judge", count)
+        patch.setattr(Trainer, "evaluate", count)
         yield calls
 
 

@@ -1,7 +1,5 @@
 """Models that hold W itself: the same verbs, and the same answers as X @ W by NumPy."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -68,35 +66,6 @@ def test_lists_are_those_of_numpy(data, W, kind, power):
         if X[[u]].nnz:
             assert found.ids[u].tolist() == [f"item {i}" for i in items]
             np.testing.assert_allclose(found.scores[u], scores[u, items], rtol=1e-4, atol=1e-5)
-
-
-def test_seen_items_are_scored_with_the_diagonal(model, data):
-    scores = data.matrix[:20].toarray() @ model.weights()
-    found = model.recommend(data.matrix[:20], k=N, exclude_seen=False)
-    for u in range(20):
-        order = [int(name.split()[1]) for name in found.ids[u]]
-        assert sorted(order) == list(range(N))
-        np.testing.assert_allclose(found.scores[u], scores[u, order], rtol=1e-4, atol=1e-5)
-
-
-def test_parts_add_up_to_the_score_of_the_list(model):
-    history = ["item 3", "item 39", "item 20", "item 11"]
-    found = model.recommend([history], k=3, exclude_seen=False)
-    for item, score in zip(found.ids[0], found.scores[0], strict=True):
-        why = model.explain(history, item)
-        assert why.score == score == math.fsum(part.value for part in why)
-        for part in why:
-            weight = model.weights()[int(part.item.split()[1]), int(item.split()[1])]
-            assert part.value == pytest.approx(weight, rel=1e-5, abs=1e-6)
-
-
-def test_a_file_brings_the_same_model_back(model, tmp_path):
-    model.save(tmp_path / "a.deql")
-    back = deql.load(tmp_path / "a.deql")
-    history = [["item 3", "item 30"]]
-    assert np.array_equal(back.recommend(history).scores, model.recommend(history).scores)
-    assert np.array_equal(back.weights(), model.weights())
-    assert type(back) is type(model)
 
 
 def test_squared_error_is_that_of_numpy(model, data):

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from deql._system.tables import Cell, Grid
 from deql.paper.document import Document, Figure, Section, write_document
 from deql.report import plots
-from deql.report.tables import Cell, Grid
 from tests.report.test_pages import Outline
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")
@@ -20,9 +20,8 @@ NASTY = 'a|b <i> & "c" `d` *e* _f_ [g](h)'
 @pytest.fixture(scope="module")
 def document():
     def drawn(name):
-        svg = plots.splits(
-            name, f"Title of {name} {NASTY}", {NASTY: np.array([0.1, 0.3]), "EASE": np.array([0.2])}, "x"
-        )
+        labels = plots.Labels(name, f"Title of {name} {NASTY}", "x")
+        svg = plots.splits(labels, {NASTY: np.array([0.1, 0.3]), "EASE": np.array([0.2])})
         return Figure(svg, f"Caption of {name} {NASTY}")
 
     grid = Grid(f"Grid {NASTY}", ["model", "words", "ndcg@20"], [

@@ -12,7 +12,7 @@ from deql.paper.hyperparameter_search import search, weighted_spaces
 from deql.paper.paper_datasets import Bench
 from deql.split import HeldOut
 from deql.tuning.space import Space
-from deql.tuning.tuning_data import stake_out
+from deql.tuning.tuning_data import hold_out_validation
 
 
 def bundled():
@@ -55,9 +55,9 @@ def test_the_test_part_is_not_read(small_spaces, tmp_path):
 
 
 def test_ridges_keep_their_ratio_to_the_mean_diagonal(small):
-    ground = stake_out(bundled().first, 0)
-    matrix = ground.train.matrix.toarray()
-    spaces = list(weighted_spaces(ground, {"l2": 10.0, "dropout": 0.9}))
+    held = hold_out_validation(bundled().first, 0)
+    matrix = held.train.matrix.toarray()
+    spaces = list(weighted_spaces(held, {"l2": 10.0, "dropout": 0.9}))
     assert all(space.dropout == (0.8, 0.9) for space in spaces)
     for space in spaces:
         weights = matrix.sum(axis=1) ** -space.user_power[0]

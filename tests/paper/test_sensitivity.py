@@ -9,13 +9,13 @@ from scipy import stats
 import deql
 from deql.errors import TooLargeError
 from deql.paper import curves, sensitivity
-from deql.paper.curves import Curve, FixedLambda, Line
+from deql.paper.curves import FixedL2, FixedLambda, Line
 from deql.paper.hyperparameters import Choice, write_choices
 from deql.paper.paper_datasets import Bench
 from deql.paper.published import METRICS
 from deql.paper.registry import Order
 from deql.paper.sensitivity import b_sensitivity, verdict
-from deql.tuning.finish import CURVE
+from deql.tuning.winner import CURVE
 from tests.paper.common import order
 from tests.tuning.common import market
 
@@ -131,7 +131,7 @@ def test_many_items_have_a_fixed_lambda_on_a_gpu_or_once_it_is_remembered(
     small, tmp_path, monkeypatch, machine, engine, made
 ):
     monkeypatch.setattr(curves, "AFFORDABLE", 0)
-    monkeypatch.setattr(curves, "judge", lambda models, *_: dict.fromkeys(models, 0))
+    monkeypatch.setattr(curves, "fit_and_evaluate", lambda models, *_: dict.fromkeys(models, 0))
     flat = {"means": [0.1] * 10, "over_zero": [None] * 10, "under_peak": [None] * 10}
     monkeypatch.setattr(curves, "measure", lambda bs, _: {"b": bs, "users": 1} | dict.fromkeys(METRICS, flat))
 
@@ -255,7 +255,7 @@ class Made(Bench):
 )
 def test_what_is_said_of_data(tmp_path, monkeypatch, undrawn, name, protocol, peaks, said):
     lines = [line(peak, metric=metric) for peak, metric in zip(peaks, METRICS, strict=True)]
-    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: Curve(FOUND, 0.5, lines, 77))
+    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: FixedL2(FOUND, 0.5, lines, 77))
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: None)
     monkeypatch.setattr(Order, "choices", lambda *_: [FOUND])
     wanted = Order(order(tmp_path).run, [Made(name, protocol, Path())])
@@ -288,7 +288,7 @@ def test_the_paper_is_judged_on_the_curve_that_it_draws(tmp_path, monkeypatch, u
     def lines(*peaks):
         return [line(peak, metric=metric) for peak, metric in zip(peaks, METRICS, strict=True)]
 
-    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: Curve(FOUND, 0.5, lines(1, 1), 77))
+    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: FixedL2(FOUND, 0.5, lines(1, 1), 77))
     fixed = FixedLambda(3.0, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], lines(4, 5))
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: fixed)
     monkeypatch.setattr(Order, "choices", lambda *_: [FOUND])
@@ -329,7 +329,7 @@ def test_a_flat_line_has_no_peak_and_a_single_user_no_p_value(small, undrawn, tm
     flat = Line("recall@20", BS, [1.0] * len(BS), nothing, nothing)
     tied = Line("ndcg@20", BS, [0.4, 0.4, 0.4, 0.3, 0.3, 0.3], nothing, nothing)
     published = Choice(ROW, FOUND.parameters, "published", "a paper")
-    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda _run, _bench, one, _bs: Curve(one, 0.5, [flat, tied], 1))
+    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda _run, _bench, one, _bs: FixedL2(one, 0.5, [flat, tied], 1))
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: None)
     monkeypatch.setattr(Order, "choices", lambda *_: [FOUND, published])
     lead, sections = b_sensitivity(order(tmp_path))
@@ -361,7 +361,7 @@ def test_metrics_that_decide_nothing(told, said):
 @pytest.mark.parametrize(("place", "told"), [(2, False), (4, True)])
 def test_two_curves_of_the_same_data_may_peak_on_either_side(small, tmp_path, monkeypatch, undrawn, place, told):
     def made(_run, _bench, choice, _bs):
-        return Curve(choice, 0.5, [line(1 if choice is FOUND else place, metric=metric) for metric in METRICS], 77)
+        return FixedL2(choice, 0.5, [line(1 if choice is FOUND else place, metric=metric) for metric in METRICS], 77)
 
     monkeypatch.setattr(sensitivity, "at_fixed_l2", made)
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: None)

@@ -8,13 +8,13 @@ import pytest
 from scipy import stats
 
 import deql
+from deql._system.tables import number, p_value
 from deql.io.journal import Journal
 from deql.paper.hyperparameters import Choice
 from deql.paper.paired import SplitTest
 from deql.paper.published import METRICS, WEIGHTED, reported
 from deql.paper.runs import Run
 from deql.paper.significance_table import SEEDS, _identities, significance
-from deql.report.tables import number, p_value
 from tests.paper.common import SMALL, order, write_checkins, write_small
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")

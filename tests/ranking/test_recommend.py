@@ -3,10 +3,10 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, csr_matrix, vstack
+from scipy.sparse import csr_array, vstack
 
 from deql import DEQL, EASE, Interactions, Popularity
-from deql.errors import NotFittedError, ParameterError, UnknownItemError
+from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
 from deql.ranking.rank import rank
 
@@ -62,15 +62,6 @@ class TestScores:
         assert_ranked(model.recommend(csr_array(X), k=10), best(scores, 10, X > 0))
         assert_ranked(model.recommend(csr_array(X), k=10, exclude_seen=False), best(scores, 10))
 
-    def test_follow_x_w_and_not_its_transpose(self, shop):
-        W = shop.weights()
-        tea = shop.items_.tolist().index("tea")
-        ids, scores = shop.recommend([["tea"]], k=4)
-        assert dict(zip(ids[0].tolist(), scores[0].tolist(), strict=True)) == pytest.approx(
-            {item: W[tea, i] for i, item in enumerate(shop.items_.tolist()) if i != tea}
-        )
-        assert best(W[[tea]], 4)[0].tolist() != best(W.T[[tea]], 4)[0].tolist()
-
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("tile", [64, 128])
     @pytest.mark.parametrize("n", [200, 1000])
@@ -92,12 +83,6 @@ class TestScores:
         ids, scores = model.similar_items(7, k=5)
         others = np.arange(65) == 7
         assert_ranked((ids[None], scores[None]), best(model.weights()[[7]], 5, others))
-
-    def test_of_popularity_are_shares_of_users(self, toy):
-        found = Popularity().fit(toy).recommend([["tea"], ["jam", "egg"]], k=3)
-        assert found.ids.tolist() == [["egg", "jam", "rye"], ["tea", "rye", "oat"]]
-        assert found.scores.tolist() == [[3 / 7, 3 / 7, 2 / 7], [6 / 7, 2 / 7, 1 / 7]]
-        assert not found.from_popularity.any()
 
 
 class TestTies:
@@ -169,63 +154,10 @@ class TestFilters:
             model.recommend(histories, k=200, exclude=exclude), best(histories @ model.weights(), 200, blocked)
         )
 
-    @pytest.mark.parametrize("model", [EASE(l2=1.0), Popularity()], ids=["EASE", "Popularity"])
-    def test_together(self, toy, model):
-        found = model.fit(toy).recommend([["jam"], []], k=3, candidates=["tea", "egg", "jam"], exclude=iter(["tea"]))
-        assert found.ids.tolist() == [["egg", None, None], ["egg", "jam", None]]
-        assert np.isnan(found.scores).tolist() == [[False, True, True], [False, False, True]]
-
-    @pytest.mark.parametrize("name", ["candidates", "exclude"])
-    def test_unknown_ids_are_an_error(self, shop, name):
-        with pytest.raises(UnknownItemError, match=f"{name} names items the model does not know: 'gin', 'rum'"):
-            shop.recommend([["tea"]], **{name: ["tea", "gin", "rum"]}, strict=True)
-
-    def test_what_is_excluded_need_not_be_known_but_candidates_must(self, shop):
-        expected = shop.recommend([["tea"]], exclude=["jam"])
-        assert_same_bits(shop.recommend([["tea"]], exclude=["jam", "gin"]), expected)
-        with pytest.raises(UnknownItemError, match="'gin'"):
-            shop.recommend([["tea"]], candidates=["jam", "gin"])
-
-    @pytest.mark.parametrize("name", ["candidates", "exclude"])
-    @pytest.mark.parametrize("value", ["tea", 3, [["tea"]]])
-    def test_must_be_lists_of_ids(self, shop, name, value):
-        with pytest.raises(ParameterError):
-            shop.recommend([["tea"]], **{name: value})
-
 
 class TestLength:
-    def test_rows_with_too_few_left_end_in_markers(self, shop):
-        ids, scores = shop.recommend([["egg", "jam", "oat", "tea"], ["tea"]], k=4)
-        assert ids[0].tolist() == ["rye", None, None, None]
-        assert np.isnan(scores[0]).tolist() == [False, True, True, True]
-        assert None not in ids[1].tolist()
-
-    def test_markers_are_minus_one_for_integer_ids(self, fitted):
-        model, _ = fitted(5)
-        ids, scores = model.recommend([[0, 1, 2, 3, 4], [4, 3]], k=3)
-        assert ids.dtype == np.int64
-        assert ids[0].tolist() == [-1, -1, -1]
-        assert sorted(ids[1].tolist()) == [0, 1, 2]
-        assert np.isnan(scores).tolist() == [[True] * 3, [False] * 3]
-
-    @pytest.mark.parametrize("model", [EASE(l2=1.0), Popularity()], ids=["EASE", "Popularity"])
-    def test_is_at_most_all_items(self, toy, model):
-        ids, scores = model.fit(toy).recommend([["tea"], []], k=1000)
-        assert ids.shape == scores.shape == (2, 5)
-        assert [set(row) for row in ids.tolist()] == [{"egg", "jam", "oat", "rye", None}, set(toy.items.tolist())]
-
     def test_may_be_a_numpy_integer(self, shop):
         assert shop.recommend([["tea"]], k=np.int32(2)).ids.shape == (1, 2)
-
-    @pytest.mark.parametrize("k", [0, -1, True, 2.5, "3", None])
-    def test_is_a_whole_number_from_1_up(self, shop, k):
-        with pytest.raises(ParameterError, match="k must be a whole number from 1 up"):
-            shop.recommend([["tea"]], k=k)
-
-    def test_no_users_no_rows(self, shop):
-        found = shop.recommend([], k=3)
-        assert found.ids.shape == found.scores.shape == (0, 3)
-        assert found.from_popularity.shape == (0,)
 
 
 @pytest.fixture(scope="module")
@@ -245,26 +177,6 @@ def expected(model, matrix):
 
 
 class TestHistories:
-    def test_as_lists_in_any_order_with_repeats(self, model, matrix, expected):
-        lists = [model.items_[row].tolist() for row in np.split(matrix.indices, matrix.indptr[1:-1])]
-        assert_same_bits(model.recommend(lists, k=12), expected)
-        assert_same_bits(model.recommend(tuple(row[::-1] + row[:2] for row in lists), k=12), expected)
-        assert_same_bits(model.recommend((np.array(row) for row in lists), k=12), expected)
-
-    @pytest.mark.parametrize(
-        "kind", [csr_matrix, lambda m: m.tocsc(), lambda m: m.astype(np.int64), lambda m: m.toarray()]
-    )
-    def test_as_any_matrix(self, model, matrix, expected, kind):
-        assert_same_bits(model.recommend(kind(matrix), k=12), expected)
-
-    def test_as_interactions_with_the_same_items(self, model, matrix, expected):
-        assert_same_bits(model.recommend(Interactions.from_csr(matrix, items=model.items_.copy()), k=12), expected)
-
-    def test_as_interactions_with_the_items_in_another_order(self, model, matrix, expected):
-        order = np.random.default_rng(0).permutation(70)
-        shuffled = Interactions.from_csr(matrix[:, order], items=model.items_[order])
-        assert_same_bits(model.recommend(shuffled, k=12), expected)
-
     def test_as_interactions_with_fewer_and_other_items(self, model, matrix):
         ids = [*model.items_[:30].tolist(), "unknown 1", "unknown 2"]
         narrow = csr_array(np.hstack([matrix[:, :30].toarray(), np.ones((9, 2))]))
@@ -272,12 +184,6 @@ class TestHistories:
         with pytest.warns(UserWarning, match="'unknown 1', 'unknown 2'"):
             found = model.recommend(Interactions.from_csr(narrow, items=ids), k=12)
         assert_same_bits(found, model.recommend(csr_array(wide), k=12))
-
-    def test_weights_survive_another_order_of_items(self, model, random_matrix):
-        weighted = random_matrix(9, 70, seed=6, weighted=True)
-        order = np.random.default_rng(1).permutation(70)
-        shuffled = Interactions.from_csr(weighted[:, order], items=model.items_[order])
-        assert_same_bits(model.recommend(shuffled, k=12), model.recommend(weighted, k=12))
 
     def test_with_integer_ids(self, random_matrix):
         matrix = random_matrix(100, 8)
@@ -289,59 +195,13 @@ class TestHistories:
             assert found.ids.tolist() == ((by_column.ids + 1) * 10).tolist()
             assert found.scores.tobytes() == by_column.scores.tobytes()
 
-    def test_that_were_never_seen_in_training_need_no_refit(self, shop):
-        assert shop.recommend([["oat", "rye"]], k=1).from_popularity.tolist() == [False]
-
-    def test_of_nobody_get_the_popularity_order(self, shop):
-        found = shop.recommend([[], ["tea"], []], k=5)
-        assert found.from_popularity.tolist() == [True, False, True]
-        assert found.ids[0].tolist() == found.ids[2].tolist() == ["tea", "egg", "jam", "rye", "oat"]
-        assert found.scores[0].tolist() == [6 / 7, 3 / 7, 3 / 7, 2 / 7, 1 / 7]
-
-    def test_of_unknown_items_alone_get_the_popularity_order(self, shop):
-        with pytest.warns(UserWarning, match="ignored 2 unknown items in histories: 'gin', 'rum'"):
-            found = shop.recommend([["gin", "rum"]], k=1)
-        assert found.from_popularity.tolist() == [True]
-        assert found.ids.tolist() == [["tea"]]
-
-    def test_unknown_items_are_ignored_with_a_warning_that_counts_them(self, shop):
-        with pytest.warns(UserWarning, match=r"^ignored 3 unknown items in histories: 'gin', 'rum'$"):
-            found = shop.recommend([["tea", "gin"], ["gin", "jam", "rum"]], k=2)
-        assert_same_bits(found, shop.recommend([["tea"], ["jam"]], k=2))
-
-    @pytest.mark.parametrize(
-        "ask",
-        [lambda model: model.recommend([["gin"]]), lambda model: model.explain(["gin"], "tea")],
-        ids=["recommend", "explain"],
-    )
-    def test_the_warning_points_at_the_caller(self, shop, ask):
-        with pytest.warns(UserWarning, match="'gin'") as caught:
-            ask(shop)
-        assert [warning.filename for warning in caught] == [__file__]
-
-    def test_unknown_items_are_an_error_if_so_asked(self, shop):
-        with pytest.raises(UnknownItemError, match="the model does not know: 'gin'"):
-            shop.recommend([["tea", "gin"]], strict=True)
-
     def test_items_that_no_history_has_are_not_named_in_it(self, shop):
         data = Interactions.from_pairs(["a", "b"], ["tea", "gin"]).take_users(np.array([0]))
         assert_same_bits(shop.recommend(data, k=2, strict=True), shop.recommend([["tea"]], k=2))
 
-    @pytest.mark.parametrize(
-        "histories", [["tea", "jam"], "tea", b"tea", None, 5, [3, 4], [["tea"], "jam"], {"tea": 1}]
-    )
-    def test_that_are_not_lists_of_lists_are_an_error_that_shows_how(self, shop, histories):
-        with pytest.raises(ParameterError, match=r"such as \[\['a', 'b'\], \['c'\]\]"):
-            shop.recommend(histories)
-
     def test_with_lists_inside_are_an_error(self, shop):
         with pytest.raises(ParameterError, match=r"single value, got \['jam'\]"):
             shop.recommend([["tea", ["jam"]]])
-
-    @pytest.mark.parametrize("columns", [4, 6])
-    def test_with_the_wrong_number_of_columns_are_an_error(self, shop, columns):
-        with pytest.raises(ParameterError, match=f"the model's 5 columns, got {columns}"):
-            shop.recommend(csr_array(np.ones((1, columns))))
 
 
 @pytest.fixture(scope="module", params=["float32", "float64"])
@@ -378,11 +238,6 @@ class TestSameBits:
         assert_same_bits((found.ids[2:], found.scores[2:]), whole)
 
 
-def test_a_model_must_be_fitted_first():
-    with pytest.raises(NotFittedError, match="this EASE is not fitted yet"):
-        EASE().recommend([["tea"]])
-
-
 @pytest.mark.parametrize(
     "twin",
     [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],
@@ -393,11 +248,6 @@ def test_recommendations_can_be_copied_and_sent(shop, twin):
     other = twin(found)
     assert_same_bits(other, found)
     assert other.from_popularity.tolist() == [False, True]
-
-
-def test_similar_items_of_an_unknown_item(shop):
-    with pytest.raises(UnknownItemError, match="'gin'"):
-        shop.similar_items("gin")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

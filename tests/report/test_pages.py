@@ -10,11 +10,12 @@ from scipy.sparse import csr_array
 
 import deql
 from deql import EASE, DeqlError, Interactions, Popularity
-from deql.evaluation.compare import compare
-from deql.evaluation.model_groups import judge, parameters
-from deql.report import plots
+from deql.evaluation.comparison import compare
+from deql.evaluation.model_groups import fit_and_evaluate, parameters
+from deql.report import page, plots
 from deql.report.comparison_page import comparison_page
 from deql.report.evaluation_page import curve_metrics, evaluation_page, group_lengths
+from deql.report.plots import Labels
 
 pytest.importorskip("matplotlib", reason="reports need matplotlib")
 
@@ -64,7 +65,7 @@ def data():
 def evaluated(data):
     split = deql.split_strong(data, test_users=0.3)
     models = {NASTY: EASE(5.0), "popular": Popularity()}
-    results = judge(models, split.train, split.test, ["recall@5", "ndcg@5", *curve_metrics(["recall@5"])])
+    results = fit_and_evaluate(models, split.train, split.test, ["recall@5", "ndcg@5", *curve_metrics(["recall@5"])])
 
     def write():
         hyper = {name: parameters(model) for name, model in models.items()}
@@ -184,19 +185,25 @@ def test_a_difference_far_off_is_written_at_the_edge():
         "a − c": (0, near, (0.015, 0.0, 0.03)),
         "a − d": (1, far, (0.905, 0.9, 0.91)),
     }
-    drawn = plots.differences("d", "Differences", rows, "x")
+    drawn = plots.differences(Labels("d", "Differences", "x"), rows)
     assert "+0.9050 →" in drawn
     assert "+0.0150" not in drawn
 
 
-def test_without_matplotlib(monkeypatch):
+def test_a_one_is_not_a_yes():
+    (_, cells), *_ = page.parameter_grid({"a model": {"rank": 1, "zero_diagonal": True, "l2": 0.5, "xi": None}}).rows
+    assert [cell.text for cell in cells] == ["1", "yes", "0.5", "–"]
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_a_package_of_the_extra(monkeypatch, package):
     real = builtins.__import__
 
     def without(name, *rest, **named):
-        if name.startswith("matplotlib"):
+        if name.startswith(package):
             raise ImportError(name)
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(DeqlError, match=r"pip install \"deql\[report\]\""):
-        plots.need_matplotlib()
+        page.need_report_extra()

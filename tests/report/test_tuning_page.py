@@ -5,174 +5,22 @@ import re
 from functools import cache
 
 import numpy as np
-import polars as pl
 import pytest
 from scipy.sparse import csr_array
 from scipy.stats import spearmanr
 
 import deql
-from deql import DEQL, Interactions
-from deql.models import RDLAE
+from deql import Interactions
 from deql.report import plots
-from deql.report.tables import text_table
-from deql.report.tuning_page import edges, leaderboard_grid, rank_correlation, tuning_page
+from deql.report.plots import Labels
+from deql.report.tuning_page import rank_correlation, tuning_page
 from deql.tuning.space import Space
-from deql.tuning.tuning_result import Curve, Rival, Tuning
 from tests.report.test_pages import NASTY, Outline
-
-PARAMETERS = ["l2", "dropout", "user_power", "b", "xi", "popularity_power"]
-B = [0.0, 0.5, 1.0, 2.0]
-
-
-def made(rows, space=None, looks=(), metric="ndcg@20", **more):
-    """A search with these rows, best first: parameters, then the metric, then recall@20."""
-    metrics = list(dict.fromkeys([metric, "recall@20"]))
-    table = pl.DataFrame([list(row) for row in rows], [*PARAMETERS, *metrics], orient="row").cast(pl.Float64)
-    seen = pl.DataFrame([list(row) for row in looks], [*PARAMETERS, metric], orient="row") if looks else table.head(0)
-    best = table.row(0, named=True)
-    parameters = {name: best[name] for name in PARAMETERS if best[name] is not None}
-    model = (DEQL if best["xi"] is None else RDLAE)(**parameters)
-    model.gram_diagonal_ = np.array([5.0, 15.0])
-    values = {"recall@20": [0.3, 0.4, 0.35, 0.2], "ndcg@20": [0.2, 0.25, 0.3, 0.1]}
-    values.setdefault(metric, [0.2, 0.25, 0.1, 0.3])
-    columns = {name: [row[name] for row in table.to_dicts()] for name in PARAMETERS}
-    tried = {name: tuple(dict.fromkeys(v for v in column if v is not None)) for name, column in columns.items()}
-    tuning = {
-        "model": model, "table": table, "metric": metric, "best": best,
-        "curve": Curve(B, values, {name: [0.01, 0.02, 0.03, 0.04] for name in values}),
-        "rival": Rival(parameters | {"b": 0.0}, True, 0.2, 0.1, 0.01), "space": space or Space(**tried),
-        "looks": seen, "judged": 1234, "how": "the split has 1,234 validation users", "complete": True,
-        "points": len({row[:3] for row in rows}), "inverses": len({row[:3] for row in rows}), "seconds": 12.3,
-        "left_out": 0, "failures": [], "journal": None,
-    }  # fmt: skip
-    return Tuning(**tuning | more)
-
-
-def row(l2=10.0, dropout=0.5, user_power=0.0, b=1.0, xi=None, popularity_power=0.0, value=0.3, recall=0.4):
-    return l2, dropout, user_power, b, xi, popularity_power, value, recall
+from tests.tuning.made import BETWEEN, GRID, made, row
 
 
 def captions(text):
     return re.findall(r"<figcaption>(.*?)</figcaption>", text)
-
-
-GRID = [
-    row(l2=10.0, dropout=0.2, value=0.35, recall=0.40),
-    row(l2=10.0, dropout=0.8, value=0.34, recall=0.45),
-    row(l2=0.0, dropout=0.2, value=0.33),
-    row(l2=30.0, dropout=0.2, value=0.32, b=0.5),
-    row(l2=30.0, dropout=0.8, value=0.31),
-    row(l2=30.0, dropout=0.2, value=0.30),
-]
-BETWEEN = [row(l2=3.79, dropout=0.61, user_power=0.7), row(l2=0.4, dropout=0.83, user_power=0.1, value=0.2)]
-
-
-def test_the_leaderboard_has_the_best_rows_and_says_what_they_share():
-    grid = leaderboard_grid(made(GRID), rows=3)
-    assert grid.title == "Best 3 of 6 models on 5 inverses; these have user_power 0, b 1, popularity_power 0"
-    assert text_table(grid).splitlines() == [
-        "#  l2  dropout   ndcg@20  recall@20",
-        "───────────────────────────────────",
-        "1  10      0.2  0.3500 ←   0.4000",
-        "2  10      0.8  0.3400     0.4500 ←",
-        "3   0      0.2  0.3300     0.4000",
-    ]
-    whole = leaderboard_grid(made(GRID))
-    assert whole.title == "All 6 models on 5 inverses; these have user_power 0, popularity_power 0"
-    assert whole.header == ["#", "l2", "dropout", "b", "ndcg@20", "recall@20"]
-
-
-def test_the_mark_is_for_the_best_of_all_models_shown_or_not():
-    grid = leaderboard_grid(made(GRID), rows=1)
-    assert [cell.text for cell in grid.rows[0][1] if cell.best] == ["0.3500"]
-    assert "l2" in grid.header  # of a single row nothing is left out but what it does not have
-    assert "xi" not in grid.header
-
-
-def test_a_small_error_is_the_best():
-    grid = leaderboard_grid(made([row(value=0.1), row(b=2.0, value=0.2)], metric="mse"))
-    assert [[cell.best for cell in cells][1] for _, cells in grid.rows] == [True, False]
-
-
-def test_b_and_xi_beside_each_other():
-    mixed = made([row(), row(b=None, xi=0.25, value=0.2)])
-    shown = [[cell.text for cell in cells[:2]] for _, cells in leaderboard_grid(mixed).rows]
-    assert shown == [["1", "–"], ["–", "0.25"]]
-    left_out = made([row(), row(b=2.0)], space=Space(b=(1.0, 2.0), xi=(0.1,)))
-    assert leaderboard_grid(left_out).title.endswith("popularity_power 0, no xi")
-
-
-def test_everything_at_once_fits_into_80_columns():
-    wild = [row(1000.0, 0.25, 0.4, 0.25, None, 0.3), row(3.0, 0.9, 0.8, None, 0.25, 0.1, 0.2)]
-    lines = text_table(leaderboard_grid(made(wild))).splitlines()
-    assert "popularity_power" in lines[0]
-    assert max(map(len, lines)) <= 80
-
-
-@pytest.mark.parametrize(
-    ("axis", "values", "best", "words"),
-    [
-        ("l2", (1.0, 10.0), 10.0, "The best l2 (10) is the largest tried: widen --l2 upwards."),
-        ("l2", (10.0, 30.0), 10.0, "The best l2 (10) is the smallest tried: widen --l2 downwards."),
-        ("l2", (1.0, 10.0, 30.0), 10.0, None),
-        ("l2", (10.0,), 10.0, None),
-        ("l2", (0.0, 10.0), 0.0, None),
-        ("dropout", (0.0, 0.5), 0.0, None),
-        ("dropout", (0.1, 0.5), 0.1, "The best dropout (0.1) is the smallest tried: widen --dropout downwards."),
-        ("user_power", (0.0, 0.4), 0.0, None),
-        (
-            "user_power", (-0.4, 0.0), -0.4,
-            "The best user_power (-0.4) is the smallest tried: widen --user-power downwards.",
-        ),
-        ("b", (0.0, 4.0), 0.0, None),
-        ("b", (0.0, 4.0), 4.0, "The best b (4) is the largest tried: widen --b upwards."),
-        ("popularity_power", (0.0, 0.3), 0.0, None),
-        (
-            "popularity_power", (0.0, 0.3), 0.3,
-            "The best popularity_power (0.3) is the largest tried: widen --popularity-power upwards.",
-        ),
-    ],
-)  # fmt: skip
-def test_edges(axis, values, best, words):
-    fixed = {"l2": (10.0,), "dropout": (0.5,), "user_power": (0.0,), "b": (1.0,), "popularity_power": (0.0,)}
-    others = [row(**{axis: value}, value=0.2) for value in values if value != best]
-    found = made([row(**{axis: best}), *others], space=Space(**fixed | {axis: values}))
-    assert edges(found) == ([] if words is None else [words])
-
-
-def test_edges_of_xi():
-    space = Space(l2=(10.0,), dropout=(0.5,), b=(0.0, 1.0), xi=(0.1, 1.0))
-    assert edges(made([row(b=None, xi=1.0)], space)) == []
-    (sentence,) = edges(made([row(b=None, xi=0.1)], space))
-    assert sentence == "The best xi (0.1) is the smallest tried: widen --xi downwards."
-
-
-def test_where_nothing_is_dropped_b_has_no_edge():
-    assert edges(made([row(dropout=0.0, b=4.0)], Space(l2=(10.0,), dropout=(0.0, 0.5), b=(0.0, 4.0)))) == []
-
-
-def test_edges_of_an_l2_that_follows_the_data():
-    space = Space(dropout=(0.5,), user_power=(0.0, 0.8), b=(1.0,))
-    rows = [row(l2=3.0, user_power=0.8), row(l2=1.0, user_power=0.8, value=0.2), row(l2=30.0, value=0.1)]
-    largest = "The best l2 (3) is the largest tried: widen --l2 upwards."
-    user_power = "The best user_power (0.8) is the largest tried: widen --user-power upwards."
-    assert edges(made(rows, space)) == [largest, user_power]
-    looked_at = [row(l2=10.0, user_power=0.8)[:-1]]
-    assert edges(made(rows, space, looks=looked_at)) == [user_power]
-
-
-@pytest.mark.parametrize(
-    ("l2", "words"),
-    [
-        (0.31, "The best l2 (0.31) is next to the smallest of the space: widen --l2 downwards."),
-        (3.79, None),
-        (290.0, "The best l2 (290) is next to the largest of the space: widen --l2 upwards."),
-    ],
-)
-def test_between_the_values_of_the_space_close_is_an_edge(l2, words):
-    # The mean diagonal is 10, so l2 was searched from 0.3 to 300.
-    found = edges(made([row(l2=l2, dropout=0.61)], Space(dropout=(0.0, 0.9), b=(1.0,))))
-    assert found == ([] if words is None else [words])
 
 
 def test_rank_correlation_is_spearmans():
@@ -266,7 +114,7 @@ def test_a_figure_for_each_user_power_on_one_scale():
     assert [re.search("user_power ([0-9.]+):", one)[1] for one in told] == ["0", "0.4"]
     assert "the best of its 2 models" in told[0]
     assert (
-        "user_power 0: at each point the best of its model. It is the winner&#x27;s; 5 others are not drawn."
+        "user_power 0: at each point the best of its model. It is the winner&#39;s; 5 others are not drawn."
         in (captions(write("many powers"))[-1])
     )
     looked_at = [row(l2=3.0, user_power=0.8)[:-1], row(l2=1.0, user_power=0.8)[:-1]]
@@ -299,7 +147,7 @@ def test_how_first_looks_agree():
 
 def test_zero_stands_on_a_log_axis():
     lines = {0: {0.0: 0.1, 10.0: 0.3, 300.0: 0.2}}
-    drawn = plots.interaction("i", "Interaction", lines, (0.0, 0.1), (0.1, 0.3), "l2", "ndcg@20", log=True)
+    drawn = plots.interaction(Labels("i", "Interaction", "l2", "ndcg@20"), lines, (0.0, 0.1), (0.1, 0.3), log=True)
     labels = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
     assert labels[:3] == ["0", "10", "300"]
 
@@ -307,7 +155,7 @@ def test_zero_stands_on_a_log_axis():
 def test_a_log_axis_has_the_values_tried_or_round_ones():
     def ticks(values):
         line = {0: dict.fromkeys(values, 0.1)}
-        drawn = plots.interaction("i", "Interaction", line, None, (0.0, 0.2), "l2", "y", log=True)
+        drawn = plots.interaction(Labels("i", "Interaction", "l2", "y"), line, None, (0.0, 0.2), log=True)
         return re.findall(r"<text[^>]*>([^<]*)</text>", drawn.partition("l2</text>")[0])
 
     assert ticks([10.0, 20.0, 50.0, 300.0]) == ["10", "20", "50", "300"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import deql
 from deql.errors import DeqlError, ParameterError
 from deql.tuning import trainer
-from deql.tuning.search import KEPT, by_user_power, kept_after_looks, spread_order
+from deql.tuning.search import KEPT, by_user_power, kept_after_screening, spread_order
 from deql.tuning.space import Point, as_space
 from deql.tuning.trainer import Trainer
 from deql.tuning.trials import Budget
@@ -79,9 +79,9 @@ def test_points_of_one_user_power_come_together():
 
 def test_at_least_six_points_are_kept():
     points = [Point(float(l2), 0.0, 0.0) for l2 in range(12)]
-    assert len(kept_after_looks(points, range(12), 12)) == 6
-    assert len(kept_after_looks(points[:3], range(3), 12)) == 3
-    assert [point.l2 for point in kept_after_looks(points, range(12), 12)] == [11, 10, 9, 8, 7, 6]
+    assert len(kept_after_screening(points, range(12), 12)) == 6
+    assert len(kept_after_screening(points[:3], range(3), 12)) == 3
+    assert [point.l2 for point in kept_after_screening(points, range(12), 12)] == [11, 10, 9, 8, 7, 6]
 
 
 @pytest.mark.parametrize("budget", [1, 3, 10])
@@ -108,13 +108,13 @@ def test_a_larger_budget_goes_on(split, undisturbed, tmp_path):
 @pytest.fixture
 def clock(monkeypatch, split):
     """A first look takes 1/8 s and a point 1 s, by a clock that nothing else moves and that does not round."""
-    now, judge = [0.0], Trainer.judge
+    now, evaluate = [0.0], Trainer.evaluate
 
     def slow(self, *arguments):
-        now[0] += 0.125 if self.ground.train.n_items < split.train.n_items else 1.0
-        return judge(self, *arguments)
+        now[0] += 0.125 if self.data.train.n_items < split.train.n_items else 1.0
+        return evaluate(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "judge", slow)
+    monkeypatch.setattr(Trainer, "evaluate", slow)
     monkeypatch.setattr("deql.tuning.trials.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
 
@@ -156,14 +156,14 @@ def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, undist
 
 
 def test_a_look_is_the_best_rule_on_a_quarter_of_the_items(split, first_looks):
-    from deql.tuning.tuning_data import sample_items, stake_out
+    from deql.tuning.tuning_data import hold_out_validation, sample_items
 
     tuning = deql.tune(split, GRID, seed=4)
-    small = sample_items(stake_out(split, 4), 0.25, 1000, 4)
+    small = sample_items(hold_out_validation(split, 4), 0.25, 1000, 4)
     assert small.train.n_items == 10
     trainer = Trainer(small, "float32", False, weighed_by=split.train.matrix)
     for row in tuning.looks.to_dicts():
-        judged = trainer.judge(Point(row["l2"], row["dropout"], row["user_power"]),
+        judged = trainer.evaluate(Point(row["l2"], row["dropout"], row["user_power"]),
                                [{"b": 0.0}, {"b": 1.0}], ["ndcg@20"])  # fmt: skip
         values = [one.means["ndcg@20"] for one in judged]
         assert row["ndcg@20"] == max(values)
@@ -249,7 +249,7 @@ def test_an_interruption_before_the_first_point_is_one(split, monkeypatch, tmp_p
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trainer, "judge", interrupt)
+    monkeypatch.setattr(Trainer, "evaluate", interrupt)
     with pytest.raises(KeyboardInterrupt):
         deql.tune(split, GRID, journal=tmp_path / "j")
     monkeypatch.undo()
@@ -258,15 +258,15 @@ def test_an_interruption_before_the_first_point_is_one(split, monkeypatch, tmp_p
 
 
 def test_an_interruption_of_the_first_looks_is_one_too(split, first_looks, monkeypatch, tmp_path):
-    judge, calls = Trainer.judge, []
+    evaluate, calls = Trainer.evaluate, []
 
     def interrupted(self, *arguments):
         calls.append(1)
         if len(calls) == 10:
             raise KeyboardInterrupt
-        return judge(self, *arguments)
+        return evaluate(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "judge", interrupted)
+    monkeypatch.setattr(Trainer, "evaluate", interrupted)
     early = deql.tune(split, GRID, journal=tmp_path / "j")
     assert not early.complete
     assert early.inverses == 1
@@ -274,7 +274,7 @@ def test_an_interruption_of_the_first_looks_is_one_too(split, first_looks, monke
     first = early.looks.row(0, named=True)
     assert all(early.best[name] == first[name] for name in ("l2", "dropout", "user_power"))
     assert len(steps(tmp_path / "j")) == 9  # the point that was measured to end with is not part of the search
-    monkeypatch.setattr(Trainer, "judge", judge)
+    monkeypatch.setattr(Trainer, "evaluate", evaluate)
     assert findings(deql.tune(split, GRID, journal=tmp_path / "j")) == findings(deql.tune(split, GRID))
 
 

@@ -120,17 +120,17 @@ def cells(data):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """The ground of each search that is run."""
+    """The data of each search that is run."""
     from deql.tuning import tuner
 
     seen = []
 
     def watch(data, seed):
-        seen.append(stake_out(data, seed))
+        seen.append(hold_out_validation(data, seed))
         return seen[-1]
 
-    stake_out = tuner.stake_out
-    monkeypatch.setattr(tuner, "stake_out", watch)
+    hold_out_validation = tuner.hold_out_validation
+    monkeypatch.setattr(tuner, "hold_out_validation", watch)
     return seen
 
 
@@ -138,13 +138,13 @@ def watched(monkeypatch):
 def test_of_whole_data_users_are_held_out_and_the_winner_learns_from_all(as_matrix, watched):
     data = market(seed=3, weighted=True)
     tuning = deql.tune(data.matrix if as_matrix else data, SMALL, seed=5)
-    (ground,) = watched
-    assert not {user for user, _ in cells(ground.train)} & set(ground.validation.seen.users.tolist())
-    assert not cells(ground.validation.seen) & cells(ground.validation.held_out)
-    assert ground.validation.seen.n_users == round(0.1 * data.n_users) == 16
+    (held,) = watched
+    assert not {user for user, _ in cells(held.train)} & set(held.validation.seen.users.tolist())
+    assert not cells(held.validation.seen) & cells(held.validation.held_out)
+    assert held.validation.seen.n_users == round(0.1 * data.n_users) == 16
     assert tuning.how == "16 users were held out to choose on"
     metrics = ["ndcg@20", "recall@20"]
-    assert_equals_separate(tuning, separate(SMALL, ground.train, ground.validation, metrics), metrics)
+    assert_equals_separate(tuning, separate(SMALL, held.train, held.validation, metrics), metrics)
     assert_same_model(tuning.model, fitted_apart(tuning, data))
     assert tuning.model.n_users_ == data.n_users
     assert len(tuning.model.items_) == data.n_items
@@ -154,15 +154,15 @@ def test_a_split_without_validation_holds_out_some_of_each_users_items(watched):
     split = deql.split_weak(market(seed=4), validation=0)
     assert split.validation is None
     tuning = deql.tune(split, SMALL)
-    (ground,) = watched
-    hidden = cells(ground.validation.held_out)
+    (held,) = watched
+    hidden = cells(held.validation.held_out)
     assert hidden
-    assert not hidden & cells(ground.train)
-    assert hidden | cells(ground.train) <= cells(split.train)
+    assert not hidden & cells(held.train)
+    assert hidden | cells(held.train) <= cells(split.train)
     assert not hidden & cells(split.test.held_out)
-    assert hidden.isdisjoint(cells(ground.validation.seen))
+    assert hidden.isdisjoint(cells(held.validation.seen))
     metrics = ["ndcg@20", "recall@20"]
-    assert_equals_separate(tuning, separate(SMALL, ground.train, ground.validation, metrics), metrics)
+    assert_equals_separate(tuning, separate(SMALL, held.train, held.validation, metrics), metrics)
     assert_same_model(tuning.model, fitted_apart(tuning, split.train))
     assert tuning.how == "the split has no validation part, so 10% of each user's training items were held out"
 
@@ -171,7 +171,7 @@ def test_the_seed_decides_what_is_held_out(watched):
     data = market(seed=5)
     for seed in (0, 0, 1):
         deql.tune(data, SMALL | {"l2": 2, "dropout": 0.5}, seed=seed)
-    first, again, other = (set(ground.validation.seen.users.tolist()) for ground in watched)
+    first, again, other = (set(held.validation.seen.users.tolist()) for held in watched)
     assert first == again != other
 
 

@@ -8,7 +8,7 @@ from deql.errors import DataError, ParameterError
 from deql.linalg.gram import SharedGram, gram, user_weights, weighted_diagonal
 from deql.tuning.space import Point
 from deql.tuning.trainer import Trainer
-from deql.tuning.tuning_data import Ground, sample_items, stake_out
+from deql.tuning.tuning_data import TuningData, hold_out_validation, sample_items
 from tests.tuning.common import market
 
 
@@ -66,27 +66,27 @@ def test_a_fit_with_the_gram_matrix_there_is_the_same_fit(power, dtype):
 
 
 def test_a_trainer_gives_the_model_of_a_plain_fit_at_every_point():
-    ground = stake_out(market(200, 40, seed=3, weighted=True), seed=0)
-    trainer = Trainer(ground, "float32", progress=False)
+    held = hold_out_validation(market(200, 40, seed=3, weighted=True), seed=0)
+    trainer = Trainer(held, "float32", progress=False)
     for point in (Point(5.0, 0.3, 0.0), Point(50.0, 0.0, 0.0), Point(5.0, 0.3, 0.8), Point(5.0, 0.3, 0.0)):
         model = trainer.fit(point)
-        other = DEQL(point.l2, point.dropout, user_power=point.user_power).fit(ground.train)
+        other = DEQL(point.l2, point.dropout, user_power=point.user_power).fit(held.train)
         np.testing.assert_array_equal(model.precision_.data, other.precision_.data)
         np.testing.assert_array_equal(model.gain_, other.gain_)
 
 
 @pytest.mark.parametrize("power", [0.0, 0.8])
 def test_a_sample_of_items_is_a_principal_submatrix(power):
-    ground = stake_out(market(300, 80, seed=4, weighted=True), seed=0)
-    small = sample_items(ground, 0.25, 1000, seed=7)
-    columns = np.flatnonzero(np.isin(ground.train.items, small.train.items))
+    held = hold_out_validation(market(300, 80, seed=4, weighted=True), seed=0)
+    small = sample_items(held, 0.25, 1000, seed=7)
+    columns = np.flatnonzero(np.isin(held.train.items, small.train.items))
     assert len(columns) == small.train.n_items == 20
-    assert small.train.users.tolist() == ground.train.users.tolist()
-    dense = ground.train.matrix.toarray().astype(float)
+    assert small.train.users.tolist() == held.train.users.tolist()
+    dense = held.train.matrix.toarray().astype(float)
     weights = np.maximum((dense != 0).sum(axis=1), 1) ** -power  # of the whole histories
     whole = dense.T @ np.diag(weights) @ dense
 
-    trainer = Trainer(small, "float64", progress=False, weighed_by=ground.train.matrix)
+    trainer = Trainer(small, "float64", progress=False, weighed_by=held.train.matrix)
     part = whole[np.ix_(columns, columns)]
     model = trainer.fit(Point(3.0, 0.4, power))
     A = part + np.diag(0.4 / 0.6 * np.diag(part)) + 3.0 * np.eye(20)
@@ -95,25 +95,25 @@ def test_a_sample_of_items_is_a_principal_submatrix(power):
 
 
 def test_a_sample_judges_users_with_something_to_see_and_to_find():
-    ground = stake_out(market(300, 80, seed=4), seed=0)
-    small = sample_items(ground, 0.25, 1000, seed=7)
+    held = hold_out_validation(market(300, 80, seed=4), seed=0)
+    small = sample_items(held, 0.25, 1000, seed=7)
     chosen = set(small.train.items.tolist())
     expected = [
-        user for user in ground.validation.seen.users.tolist()
-        if chosen & set(ground.validation.seen.history(user)) and chosen & set(ground.validation.held_out.history(user))
+        user for user in held.validation.seen.users.tolist()
+        if chosen & set(held.validation.seen.history(user)) and chosen & set(held.validation.held_out.history(user))
     ]  # fmt: skip
     assert small.validation.seen.users.tolist() == expected
-    assert 0 < len(expected) < ground.validation.seen.n_users
+    assert 0 < len(expected) < held.validation.seen.n_users
     for user in expected:
-        assert set(small.validation.held_out.history(user)) == chosen & set(ground.validation.held_out.history(user))
-    again, other = (sample_items(ground, 0.25, 1000, seed=seed).train.items.tolist() for seed in (7, 8))
+        assert set(small.validation.held_out.history(user)) == chosen & set(held.validation.held_out.history(user))
+    again, other = (sample_items(held, 0.25, 1000, seed=seed).train.items.tolist() for seed in (7, 8))
     assert again == small.train.items.tolist() != other
 
 
 def test_a_sample_judges_at_most_so_many_users():
-    ground = stake_out(market(300, 80, seed=4), seed=0)
-    whole = sample_items(ground, 0.25, 1000, seed=7).validation
-    few = sample_items(ground, 0.25, 5, seed=7).validation
+    held = hold_out_validation(market(300, 80, seed=4), seed=0)
+    whole = sample_items(held, 0.25, 1000, seed=7).validation
+    few = sample_items(held, 0.25, 5, seed=7).validation
     assert few.seen.n_users == few.held_out.n_users == 5
     assert set(few.seen.users) < set(whole.seen.users)
     for user in few.seen.users:
@@ -125,27 +125,29 @@ def test_popular_items_are_sampled_more_often():
     rows = np.concatenate([np.arange(count) for count in counts])
     matrix = csr_array((np.ones(20), (rows, np.repeat(np.arange(8), counts))), shape=(4, 8))
     train = deql.Interactions.from_csr(matrix)
-    ground = Ground(train, deql.split.HeldOut(train, train), train, "")
-    firsts = [int(sample_items(ground, 1 / 8, 10, seed).train.items[0]) for seed in range(2000)]
+    held = TuningData(train, deql.split.HeldOut(train, train), train, "")
+    firsts = [int(sample_items(held, 1 / 8, 10, seed).train.items[0]) for seed in range(2000)]
     shares = np.bincount(firsts, minlength=8) / 2000
     np.testing.assert_allclose(shares, counts / 20, atol=0.03)  # three standard errors
 
 
 def test_a_sample_that_leaves_nobody_to_judge():
-    ground = stake_out(market(300, 80, seed=4), seed=0)
+    held = hold_out_validation(market(300, 80, seed=4), seed=0)
     with pytest.raises(DataError, match="too few items"):
-        sample_items(ground, 0.01, 1000, seed=0)  # one item cannot be seen and found
+        sample_items(held, 0.01, 1000, seed=0)  # one item cannot be seen and found
 
 
 def test_the_fingerprint_is_of_all_that_is_read():
     data = market(200, 30, seed=5)
     split = deql.split_strong(data, 0.2, 0.2)
-    first = stake_out(split, 0).fingerprint()
-    assert stake_out(split, 1).fingerprint() == first  # nothing is drawn here
-    assert stake_out(deql.split_strong(data, 0.2, 0.2), 0).fingerprint() == first
+    first = hold_out_validation(split, 0).fingerprint()
+    assert hold_out_validation(split, 1).fingerprint() == first  # nothing is drawn here
+    assert hold_out_validation(deql.split_strong(data, 0.2, 0.2), 0).fingerprint() == first
 
     def other(train=split.train, seen=split.validation.seen, held_out=split.validation.held_out):
-        return stake_out(deql.split.Split(train, deql.split.HeldOut(seen, held_out), split.test, {}), 0).fingerprint()
+        return hold_out_validation(
+            deql.split.Split(train, deql.split.HeldOut(seen, held_out), split.test, {}), 0
+        ).fingerprint()
 
     def heavier(part):
         matrix = part.matrix.copy()
@@ -158,4 +160,4 @@ def test_the_fingerprint_is_of_all_that_is_read():
         other(held_out=heavier(split.validation.held_out)),
     ]
     assert len({first, *changed}) == 4
-    assert stake_out(data, 0).fingerprint() != stake_out(data, 1).fingerprint()
+    assert hold_out_validation(data, 0).fingerprint() != hold_out_validation(data, 1).fingerprint()

@@ -1,1 +1,1 @@
-"""What the rest stands on: threads, memory, progress, checks of arguments, JSON, measurements."""
+"""What the rest stands on: threads, memory, progress, checks of arguments, JSON, measurements, tables."""

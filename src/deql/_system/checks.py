@@ -23,10 +23,11 @@ def check_range(name: str, value: Any, low: float, high: float, below: bool = Fa
     raise ParameterError(f"{name} must be {bounds}, got {value!r}")
 
 
-def check_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise ParameterError unless ``value`` is a whole number from ``least`` up."""
+def check_whole(name: str, value: Any, least: int = 1) -> int:
+    """The value as a plain int; raises ParameterError unless it is a whole number from ``least`` up."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ParameterError(f"{name} must be a whole number from {least} up, got {value!r}")
+    return int(value)
 
 
 def chosen_rank(rank: int | None, n: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,33 +33,56 @@ class Format(StrEnum):
     json = "json"
 
 
+@dataclass(frozen=True)
+class RepeatedSplitOptions(source.SplitOptions):
+    """How a table is split, and how often."""
+
+    splits: Annotated[int | None, typer.Option(help="How many splits of a table (5).")] = None
+
+
+@dataclass(frozen=True)
+class ComparisonOutputs:
+    """What is written and how, as asked for on the command line."""
+
+    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = Format.text
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None
+    report: source.Report = None
+    json: AsJson = False
+
+    def check(self, *inputs: Path | None) -> None:
+        """Whatever is wrong with the files is said before the long work."""
+        if self.report is not None:
+            from deql.report.page import need_report_extra
+
+            need_report_extra()
+        for path, other in ((self.out, self.report), (self.report, self.out)):
+            if path is not None:
+                check_out(path, other, *inputs)
+
+
 @with_options
 def compare(
     data: source.Data,
     models: source.Models,
-    splits: Annotated[int | None, typer.Option(help="How many splits of a table (5).")] = None,
     metrics: source.Metrics = "recall@20,ndcg@20",
     baseline: Annotated[
         str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
     ] = None,
     protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
-    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = Format.text,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None,
-    report: source.Report = None,
-    json: AsJson = False,
     *,
-    cut: source.SplitOptions,
+    output: ComparisonOutputs,
+    cut: RepeatedSplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
-    from deql.evaluation.compare import compare as run
+    from deql.evaluation.comparison import compare as run
     from deql.io.atomic import write_text
     from deql.report.comparison_page import comparison_page
     from deql.split import Split
 
-    if json and form not in (Format.text, Format.json):
-        raise ParameterError(f"--json and --as {form.value} contradict each other: say one of them")
-    form = Format.json if json else form
+    if output.json and output.form not in (Format.text, Format.json):
+        raise ParameterError(f"--json and --as {output.form.value} contradict each other: say one of them")
+    form = Format.json if output.json else output.form
     wanted = source.metric_list(metrics)
     named, loaded = parse_specs(models)
     if loaded:
@@ -67,14 +91,8 @@ def compare(
             "give the model's name and parameters, or use deql evaluate"
         )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
-    if report is not None:
-        from deql.report.plots import need_matplotlib
-
-        need_matplotlib()
-    for path, other in ((out, report), (report, out)):
-        if path is not None:
-            check_out(path, data, table.items, other)
-    chosen = cut.chosen(protocol, splits=splits)
+    output.check(data, table.items)
+    chosen = cut.chosen(protocol)
     found = source.open_source(data, table, protocol, chosen, form is not Format.text)
     for model in named.values():
         model.progress = progress_wanted()
@@ -93,15 +111,15 @@ def compare(
             "Splits": f"{len(comparison.splits)} × {how}",
         }
         about |= {name.replace("_", " ").capitalize(): str(value) for name, value in options.items()}
-    if out is not None:
-        write_text(out, _written(comparison, form).rstrip("\n") + "\n")
+    if output.out is not None:
+        write_text(output.out, _written(comparison, form).rstrip("\n") + "\n")
     elif form is Format.text and sys.stdout.isatty():
         _show(comparison)
     else:
         print(_written(comparison, form).rstrip("\n"))
-    if report is not None:
-        write_text(report, comparison_page(f"Comparison on {data.name}", about, comparison))
-    for path in filter(None, (out, report)):
+    if output.report is not None:
+        write_text(output.report, comparison_page(f"Comparison on {data.name}", about, comparison))
+    for path in filter(None, (output.out, output.report)):
         say(f"wrote {path}")
 
 
@@ -126,7 +144,7 @@ def _written(comparison: Comparison, form: Format) -> str:
 
 
 def _show(comparison: Comparison) -> None:
-    from deql.report.tables import comparison_grid, comparison_legend, significance_grids
+    from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 
     print_grid(comparison_grid(comparison))
     numbers, star = comparison_legend(comparison)

@@ -17,7 +17,7 @@ from deql.cli.serve import need_serve, serve_with
 from deql.cli.show import console, curve_table, print_json, progress_wanted, table
 
 if TYPE_CHECKING:
-    from deql.tuning.tuning_result import Curve
+    from deql.tuning.tuning_result import BCurve
 
 __all__ = ["demo"]
 
@@ -103,15 +103,15 @@ def demo(
             "seconds": seconds,
         })  # fmt: skip
     if serve:
-        from deql.tuning.tuning_result import Curve
+        from deql.tuning.tuning_result import BCurve
 
         measured = ("ndcg@20", "recall@20")  # first what b was chosen by
         values = {metric: [result.means[metric] for result in swept_results] for metric in measured}
         errors = {metric: [result.standard_errors[metric] for result in swept_results] for metric in measured}
-        _serve(chosen, seen, Curve(list(SWEEP), values, errors), port)
+        _serve(chosen, seen, BCurve(list(SWEEP), values, errors), port)
 
 
-def _serve(model: Any, example: list[str], curve: Curve, port: int) -> None:
+def _serve(model: Any, example: list[str], curve: BCurve, port: int) -> None:
     """Open the page, on a model file that is gone afterwards."""
     from deql.serve.settings import Settings, curve_of
 

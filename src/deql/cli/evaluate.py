@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +19,8 @@ from deql.cli.specs import parse_specs
 from deql.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    from deql._system.tables import Cell, Grid
     from deql.evaluation import Evaluation
-    from deql.report.tables import Cell, Grid
     from deql.split import Split
 
 __all__ = ["evaluate", "print_grid"]
@@ -32,6 +33,30 @@ class Part(StrEnum):
     validation = "validation"
 
 
+@dataclass(frozen=True)
+class EvaluationOutputs:
+    """What is shown and written, as asked for on the command line."""
+
+    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False
+    report: source.Report = None
+    save_per_user: Annotated[
+        Path | None, typer.Option(help="Every user's values to write.", metavar="FILE.parquet")
+    ] = None
+    json: AsJson = False
+
+    def check(self, *inputs: Path | None) -> None:
+        """Whatever is wrong with the files is said before the long work."""
+        if self.report is not None:
+            from deql.report.page import need_report_extra
+
+            need_report_extra()
+            check_out(self.report, self.save_per_user, *inputs)
+        if self.save_per_user is not None:
+            if self.save_per_user.suffix not in (".parquet", ".csv"):
+                raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {self.save_per_user}")
+            check_out(self.save_per_user, self.report, *inputs)
+
+
 @with_options
 def evaluate(
     data: source.Data,
@@ -39,49 +64,44 @@ def evaluate(
     metrics: source.Metrics = "recall@20,ndcg@20",
     on: Annotated[Part, typer.Option(help="Which users to judge on.")] = Part.test,
     protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
-    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False,
-    report: source.Report = None,
-    save_per_user: Annotated[
-        Path | None, typer.Option(help="Every user's values to write.", metavar="FILE.parquet")
-    ] = None,
-    json: AsJson = False,
     *,
+    output: EvaluationOutputs,
     cut: source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
     from deql import evaluation
-    from deql.evaluation.model_groups import judge, parameters
+    from deql.evaluation.model_groups import fit_and_evaluate, parameters
     from deql.io.atomic import write_text
     from deql.report.evaluation_page import curve_metrics, evaluation_page
 
     wanted = source.metric_list(metrics)
     named, loaded = parse_specs(models)
-    _check_outputs(report, save_per_user, data, table.items, *(Path(model) for model in models))
+    output.check(data, table.items, *(Path(model) for model in models))
     chosen = cut.chosen(protocol)
-    split = source.as_split(source.open_source(data, table, protocol, chosen, json), protocol, chosen)
+    split = source.as_split(source.open_source(data, table, protocol, chosen, output.json), protocol, chosen)
     target = split.test if on is Part.test else split.validation
     if target is None:
         raise ParameterError(f"{data} has no validation part: say --on test")
-    if not json:
+    if not output.json:
         say(split.describe())
     for name in loaded:
         _note_loaded(name, named[name], split)
     for model in named.values():
         model.progress = progress_wanted()
-    measured = list(dict.fromkeys(wanted + (curve_metrics(wanted) if report else [])))
+    measured = list(dict.fromkeys(wanted + (curve_metrics(wanted) if output.report else [])))
     fresh = {name: model for name, model in named.items() if name not in loaded}
     tell = (lambda names: say(f"fitting {names}")) if progress_wanted() else None
-    results: dict[str, Evaluation] = judge(fresh, split.train, target, measured, tell)
+    results: dict[str, Evaluation] = fit_and_evaluate(fresh, split.train, target, measured, tell)
     results |= {name: evaluation.evaluate(named[name], target, measured) for name in loaded}
     results = {name: results[name] for name in named}
-    if json:
-        print_json(_facts(data, split, on, named, results, wanted, intervals))
+    if output.json:
+        print_json(_facts(data, split, on, named, results, wanted, output.intervals))
     else:
-        _show(results, wanted, intervals)
-    if save_per_user is not None:
-        _write_per_user(save_per_user, results, wanted)
-    if report is not None:
+        _show(results, wanted, output.intervals)
+    if output.save_per_user is not None:
+        _write_per_user(output.save_per_user, results, wanted)
+    if output.report is not None:
         about = {
             "Data": f"{data.name}: {split.train.n_users:,} training users, {split.train.n_items:,} items, "
                     f"{split.train.n_interactions:,} interactions",
@@ -89,8 +109,8 @@ def evaluate(
         }  # fmt: skip
         hyper = {name: parameters(model) for name, model in named.items()}
         title = f"Evaluation on {data.name}"
-        write_text(report, evaluation_page(title, about, hyper, results, target, wanted))
-    for path in filter(None, (report, save_per_user)):
+        write_text(output.report, evaluation_page(title, about, hyper, results, target, wanted))
+    for path in filter(None, (output.report, output.save_per_user)):
         say(f"wrote {path}")
 
 
@@ -98,7 +118,7 @@ def print_grid(grid: Grid) -> None:
     """A table of results: best values bold in a terminal, in plain lines of any width elsewhere."""
     from rich.text import Text
 
-    from deql.report.tables import text_table
+    from deql._system.tables import text_table
 
     plain = text_table(grid)
     screen = console()
@@ -113,19 +133,6 @@ def print_grid(grid: Grid) -> None:
 
     rows = [[*(Text(name, justify="left") for name in names), *map(shown, cells)] for names, cells in grid.rows]
     screen.print(rich_table(grid.title, grid.header, rows))
-
-
-def _check_outputs(report: Path | None, save_per_user: Path | None, *inputs: Path | None) -> None:
-    """Whatever is wrong with them is said before the long work."""
-    if report is not None:
-        from deql.report.plots import need_matplotlib
-
-        need_matplotlib()
-        check_out(report, save_per_user, *inputs)
-    if save_per_user is not None:
-        if save_per_user.suffix not in (".parquet", ".csv"):
-            raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {save_per_user}")
-        check_out(save_per_user, report, *inputs)
 
 
 def _note_loaded(name: str, model: Any, split: Split) -> None:
@@ -162,13 +169,12 @@ def _facts(
 
 
 def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: bool) -> None:
-    from deql.report.evaluation_page import evaluation_grid
-    from deql.report.tables import Cell, Grid, number
+    from deql._system.tables import Cell, Grid, number
+    from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
 
     print_grid(evaluation_grid(results, metrics))
     first = next(iter(results.values()))
-    left_out = f"; {first.skipped:,} with nothing held out are left out" if first.skipped else ""
-    print(f"Mean ± standard error over {len(first.users):,} users{left_out}.")
+    print(evaluation_legend(results))
     judged = [metric for metric in metrics if metric in first.per_user]
     if intervals and judged:
         rows = [

@@ -130,9 +130,9 @@ def fit(
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
-            from deql.report.tuning_page import verdict
+            from deql.tuning.tuning_summary import summary_sentences
 
-            for sentence in verdict(tuning):
+            for sentence in summary_sentences(tuning):
                 print_words(sentence)
         how = "" if engine is None else f" ({engine} engine{'' if residual is None else f', residual {residual:.0e}'})"
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s{how} and saved as {out} "

@@ -64,9 +64,9 @@ def reproduce(
         engines.refuse_with("choices", ": a search takes a CUDA device where there is one")
     names = _can_be_made(name, benches, absent, wanted)
     if name != "choices":
-        from deql.report.plots import need_matplotlib
+        from deql.report.page import need_report_extra
 
-        need_matplotlib()
+        need_report_extra()
     folder = _make_folder(out)
     run = _open(folder, engines)
     with run.journal:

@@ -57,14 +57,12 @@ def metric_list(text: str) -> list[str]:
     >>> metric_list("recall@20, ndcg@20")
     ['recall@20', 'ndcg@20']
     """
-    from deql.metrics import parse_metric
+    from deql.metrics import parse_metrics
 
-    metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
-    if not metrics:
+    typed = [part.strip() for part in text.split(",") if part.strip()]
+    if not typed:
         raise ParameterError("--metrics needs at least one, such as ndcg@20")
-    for metric in metrics:
-        parse_metric(metric)
-    return metrics
+    return list(parse_metrics(typed))
 
 
 @dataclass(frozen=True)
@@ -80,10 +78,10 @@ class SplitOptions:
     ] = None
     seed: Seed = None
 
-    def chosen(self, protocol: Protocol | None, **more: Any) -> dict[str, Any]:
+    def chosen(self, protocol: Protocol | None) -> dict[str, Any]:
         """Those that were typed, if they belong to the protocol; leave-last counts with whole numbers."""
         how = protocol or Protocol.strong
-        typed = {name: value for name, value in (vars(self) | more).items() if value is not None}
+        typed = {name: value for name, value in vars(self).items() if value is not None}
         for name in typed:
             if name not in _BELONGS[how]:
                 raise ParameterError(f"--{name.replace('_', '-')} does not belong to the protocol {how.value}")
@@ -116,8 +114,7 @@ def open_source(
 
 def as_split(found: Split | Interactions, protocol: Protocol | None, chosen: Mapping[str, Any]) -> Split:
     """A split as it is; of a table the one that was asked for."""
-    from deql.evaluation.compare import make_splits
-    from deql.split import Split
+    from deql.split import Split, make_splits
 
     if isinstance(found, Split):
         return found

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,35 +33,56 @@ class Search(StrEnum):
     optuna = "optuna"
 
 
+@dataclass(frozen=True)
+class SpaceOptions:
+    """Where to search, as asked for on the command line."""
+
+    space: Annotated[str, typer.Option(help="Where to search: default, quick or paper.")] = "default"
+    l2: Annotated[
+        str | None, typer.Option(help="Values of l2 in place of the space's, with commas between: 10,50,100.")
+    ] = None
+    dropout: Annotated[str | None, typer.Option(help="The same for dropout.")] = None
+    user_power: Annotated[str | None, typer.Option(help="The same for user_power.")] = None
+    b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None
+    xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None
+    popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search, as asked for on the command line."""
+
+    metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20"
+    budget: Annotated[
+        str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
+    ] = None
+    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = Search.grid
+    no_prune: Annotated[
+        bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
+    ] = False
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32"
+
+
+@dataclass(frozen=True)
+class TuningOutputs:
+    """What is written beside the model, as asked for on the command line."""
+
+    journal: Annotated[
+        Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
+    ] = None
+    report: source.Report = None
+    json: AsJson = False
+
+
 @with_options
 def tune(
     data: source.Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: the best, fitted.")],
-    space: Annotated[str, typer.Option(help="Where to search: default, quick or paper.")] = "default",
-    l2: Annotated[
-        str | None, typer.Option(help="Values of l2 in place of the space's, with commas between: 10,50,100.")
-    ] = None,
-    dropout: Annotated[str | None, typer.Option(help="The same for dropout.")] = None,
-    user_power: Annotated[str | None, typer.Option(help="The same for user_power.")] = None,
-    b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None,
-    xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None,
-    popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None,
-    metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20",
-    budget: Annotated[
-        str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
-    ] = None,
-    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = Search.grid,
-    no_prune: Annotated[
-        bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
-    ] = False,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    journal: Annotated[
-        Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
-    ] = None,
-    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
-    report: source.Report = None,
-    json: AsJson = False,
     *,
+    where: SpaceOptions,
+    how: SearchOptions,
+    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    output: TuningOutputs,
     cut: source.SplitOptions,
     table: TableOptions,
 ) -> None:
@@ -73,24 +93,21 @@ def tune(
     import deql
     from deql.split import Split
 
-    axes = {
-        "l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "xi": xi, "popularity_power": popularity_power,
-    }  # fmt: skip
-    chosen_space = _space(space, axes)
-    _check(search, metric, budget, dtype)
-    journal = _check_files(out, journal, report, data, table.items)
+    space, metric, report = _space(where), how.metric, output.report
+    _check(how)
+    journal = _check_files(out, output.journal, report, data, table.items)
     chosen = replace(cut, seed=None).chosen(protocol)
-    found = source.open_source(data, table, protocol, chosen, json)
+    found = source.open_source(data, table, protocol, chosen, output.json)
     if cut.seed is not None and not isinstance(found, Split) and protocol is not source.Protocol.leave_last:
         chosen["seed"] = cut.seed
     split = source.as_split(found, protocol, chosen)
-    if not json:
+    if not output.json:
         say(split.describe())
         _say_journal(journal)
     try:
         tuning = deql.tune(
-            split, chosen_space, metric, budget, search=search.value, prune=not no_prune, seed=cut.seed or 0,
-            journal=journal, dtype=dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
+            split, space, metric, how.budget, search=how.search.value, prune=not how.no_prune, seed=cut.seed or 0,
+            journal=journal, dtype=how.dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
         )  # fmt: skip
     except KeyboardInterrupt:
         say(f"no model was saved, but what was measured is kept in {journal}: the same command goes on from there")
@@ -102,10 +119,11 @@ def tune(
         from deql.io.atomic import write_text
         from deql.report.tuning_page import tuning_page
 
-        about = {"Data": data.name, "Split": split.describe(), "Search": search.value}
-        about |= {} if budget is None else {"Budget": f"{budget} inverses" if budget.isdigit() else budget}
+        about = {"Data": data.name, "Split": split.describe(), "Search": how.search.value}
+        if how.budget is not None:
+            about["Budget"] = f"{how.budget} inverses" if how.budget.isdigit() else how.budget
         write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
-    if json:
+    if output.json:
         print_json(tuning.to_dict() | {"file": str(out), "bytes": size})
     else:
         _show(tuning)
@@ -122,10 +140,12 @@ def tune(
         raise typer.Exit(130)
 
 
-def _space(name: str, axes: Mapping[str, str | None]) -> Space:
+def _space(where: SpaceOptions) -> Space:
     """The named space with the values that were typed."""
     from deql.tuning.space import NAMED, with_axes
 
+    axes = vars(where).copy()
+    name = axes.pop("space")
     if name not in NAMED:
         raise ParameterError(f"there is no space {name!r}{near(name, NAMED)}: say {', '.join(NAMED)}")
     space = NAMED[name]
@@ -146,18 +166,18 @@ def _space(name: str, axes: Mapping[str, str | None]) -> Space:
     return space
 
 
-def _check(search: Search, metric: str, budget: str | None, dtype: str) -> None:
+def _check(how: SearchOptions) -> None:
     """What can be refused before anything is read."""
     from deql.models import DEQL
     from deql.tuning.search import need_optuna
     from deql.tuning.trials import Budget
     from deql.tuning.tuner import metrics_for
 
-    if search is Search.optuna:
+    if how.search is Search.optuna:
         need_optuna()
-    metrics_for(metric)
-    Budget.parse(budget)
-    DEQL(dtype=dtype)._check_parameters()
+    metrics_for(how.metric)
+    Budget.parse(how.budget)
+    DEQL(dtype=how.dtype)._check_parameters()
 
 
 def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
@@ -169,9 +189,9 @@ def _check_files(out: Path, journal: Path | None, report: Path | None, data: Pat
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
     check_out(journal, out, *inputs)
     if report is not None:
-        from deql.report.plots import need_matplotlib
+        from deql.report.page import need_report_extra
 
-        need_matplotlib()
+        need_report_extra()
         check_out(report, out, journal, *inputs)
     if data.is_dir() and not is_published_split(data):
         for path in filter(None, (out, journal, report)):
@@ -192,7 +212,7 @@ def _say_journal(path: Path) -> None:
 
 
 def _show(tuning: Tuning) -> None:
-    from deql.report.tuning_page import leaderboard_grid, verdict
+    from deql.tuning.tuning_summary import leaderboard_grid, summary_sentences
 
     print_grid(leaderboard_grid(tuning, rows=10))
     print()
@@ -205,5 +225,5 @@ def _show(tuning: Tuning) -> None:
     ]
     title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
     console().print(curve_table(title, metric, curve, best))
-    for sentence in verdict(tuning):
+    for sentence in summary_sentences(tuning):
         print_words(sentence)

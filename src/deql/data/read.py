@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scipy.sparse import issparse, load_npz
+from scipy.sparse import issparse
 
 from deql._system.progress import stages
-from deql.data.clean import clean
-from deql.data.interactions import Interactions, Step
+from deql.data.interactions import Interactions
 from deql.data.readers.collect import Collector
 from deql.data.readers.columns import Choice, choose_columns
 from deql.data.readers.files import open_table
+from deql.data.readers.npz import read_matrix
 from deql.data.titles import with_titles
-from deql.errors import DataError, ParameterError
+from deql.errors import ParameterError
 
 __all__ = ["read_interactions"]
 
@@ -97,43 +96,17 @@ def read_interactions(
         asked = [name for name, value in named.items() if value is not None]
         if asked or format not in (None, "npz") or ids != "auto":
             raise ParameterError(f"a matrix has no columns to name: leave out {', '.join(asked) or 'format and ids'}")
-    if issparse(source):
-        return with_titles(_from_matrix(source, "the matrix", min_weight), items)
-    if npz:
-        return with_titles(_from_matrix(_load_npz(Path(source)), str(source), min_weight), items)
+        return with_titles(read_matrix(source, min_weight), items)
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None
     table = open_table(source, tuple(one for one in (user, item, weight, time) if isinstance(one, str)), format, header)
-    roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.headed)
+    roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.has_header)
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""
         print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)
-    collector = Collector()
+    collector = Collector(ids == "text", signed=min_weight is not None)
     with stages(progress) as stage:
         for rows in table.rows(roles, ids == "text", stage("Reading")):
-            collector.add(rows, signed=min_weight is not None)
+            collector.add(rows)
     label = "" if roles.weight is None or min_weight is None else f"{table.names[roles.weight]} ≥ {min_weight:g}"
     return with_titles(collector.finish(table.name, min_weight, label, likes), items)
-
-
-def _load_npz(path: Path) -> Any:
-    try:
-        return load_npz(path)
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}") from None
-    except Exception as error:  # zip, NumPy and SciPy each have their own
-        raise DataError(f"{path} is not a sparse matrix saved by scipy.sparse.save_npz: {error}") from None
-
-
-def _from_matrix(matrix: Any, name: str, min_weight: float | None) -> Interactions:
-    try:
-        data = Interactions.from_csr(matrix)
-    except DataError as error:
-        raise DataError(f"{name}, {error}") from None
-    if min_weight is None and data.n_interactions and data.matrix.data.min() < 0:
-        raise DataError(
-            f"{name} has negative values: leave them out with min_weight=…, or use Interactions.from_csr, "
-            "which takes signed values"
-        )
-    data = replace(data, steps=(Step(f"read from {name}", data.n_users, data.n_items, data.n_interactions),))
-    return data if min_weight is None else clean(data, min_weight=min_weight, binary=True)

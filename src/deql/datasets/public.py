@@ -200,11 +200,11 @@ def _join(split: Split) -> Interactions:
 
 def _require(name: str, folder: Path, names: Sequence[str]) -> tuple[str, Path]:
     """The first of the names that the folder has a file for, and that file."""
-    from deql.data.readers.blocks import PACKED
+    from deql.data.readers.blocks import COMPRESSED
 
     for wanted in names:
-        for packing in ("", *PACKED):
-            found = sorted(folder.glob(wanted + packing))
+        for compression in ("", *COMPRESSED):
+            found = sorted(folder.glob(wanted + compression))
             if found:
                 return wanted, found[0]
     either = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
@@ -238,13 +238,15 @@ def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
     (2, 3, [3])
     """
     from deql.data.read import read_interactions
-    from deql.data.readers.blocks import PACKED
+    from deql.data.readers.blocks import COMPRESSED
     from deql.split import HeldOut, Split
 
     folder = Path(folder)
     halves = []
     for name in ("train.txt", "test.txt"):
-        file = next((file for packing in ("", *PACKED) if (file := folder / (name + packing)).is_file()), None)
+        file = next(
+            (file for compression in ("", *COMPRESSED) if (file := folder / (name + compression)).is_file()), None
+        )
         if file is None:
             raise DataError(f"{folder} has no file {name}: a published split is a folder with train.txt and test.txt")
         halves.append(read_interactions(file, "user", "item", format="lightgcn"))

@@ -1,35 +1,36 @@
-"""What a comparison of models found: mean ± standard deviation, and which differences are more than chance."""
+"""``deql.compare``: several models on several splits, and which of their differences are more than chance."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import permutations
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.checks import check_whole
 from deql._system.strict_json import as_json
+from deql.data import as_interactions
 from deql.errors import ParameterError
+from deql.evaluation.evaluation_result import Evaluation
+from deql.evaluation.evaluator import check_metrics
+from deql.evaluation.model_groups import Tell, fit_and_evaluate, name_models, parameters
+from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, wilcoxon
+from deql.metrics import as_names, lower_is_better
+from deql.models.base import Recommender
+from deql.split import Split, make_splits
 
-__all__ = ["LEVEL", "Comparison", "PairedTest", "lower_is_better"]
+__all__ = ["LEVEL", "Comparison", "PairedTest", "compare"]
 
 LEVEL = 0.05
 Over = Literal["splits", "users"]
-
-
-def lower_is_better(metric: str) -> bool:
-    """Whether a small value of the metric is a good one.
-
-    Examples
-    --------
-    >>> lower_is_better("mse"), lower_is_better("ndcg@20")
-    (True, False)
-    """
-    return metric.partition("@")[0] in ("mse", "gini")
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Comparison:
         For each metric splits × models: the mean over users.
     per_user : dict of str to ndarray
         For each metric with values of users, users × models: each user's mean over the splits in which
-        they were judged.
+        they were evaluated.
     baseline : str or None
     splits : list of dict
         Seed, sizes and what was dropped, for each split.
@@ -149,12 +150,9 @@ class Comparison:
         """
         values = self._oriented(metric, over or self.over)
         p_value = {"t": paired_t, "wilcoxon": wilcoxon}[test]
-        n = len(self.models)
-        table = np.full((n, n), np.nan)
-        for better in range(n):
-            for other in range(n):
-                if better != other:
-                    table[better, other] = p_value(values[:, better], values[:, other])
+        table = np.full((len(self.models), len(self.models)), np.nan)
+        for better, other in permutations(range(len(self.models)), 2):
+            table[better, other] = p_value(values[:, better], values[:, other])
         return table
 
     def tests(self, metric: str, over: Over | None = None) -> list[PairedTest]:
@@ -173,31 +171,28 @@ class Comparison:
         over = over or self.over
         names, best = self.names, self.names.index(self.best(metric))
         raw = {test: self.p_values(metric, over, test) for test in ("t", "wilcoxon")}
-        apart = ~np.eye(len(names), dtype=bool)
-        anyone = {test: np.full(table.shape, np.nan) for test, table in raw.items()}
-        for test, table in raw.items():
-            anyone[test][apart] = holm(table[apart])
         values = (self.values if over == "splits" else self.per_user).get(metric, self.values[metric][:0])
         means = values.mean(axis=0) if len(values) else np.full(len(names), np.nan)
 
-        def entry(better: int, other: int, t_holm: float, wilcoxon_holm: float, against: Any) -> PairedTest:
-            return PairedTest(
-                metric, names[better], names[other], over, len(values), float(means[better] - means[other]),
-                float(raw["t"][better, other]), float(t_holm),
-                float(raw["wilcoxon"][better, other]), float(wilcoxon_holm), against,
-            )  # fmt: skip
+        def corrected(asked: list[Pair], shown: list[Pair], against: Literal["baseline", "best"]) -> list[PairedTest]:
+            places = tuple(np.array(asked).T)
+            t, signed = (dict(zip(asked, holm(raw[test][places]), strict=True)) for test in ("t", "wilcoxon"))
+            return [
+                PairedTest(
+                    metric, names[better], names[other], over, len(values), float(means[better] - means[other]),
+                    float(raw["t"][better, other]), float(t[better, other]),
+                    float(raw["wilcoxon"][better, other]), float(signed[better, other]), against,
+                )
+                for better, other in shown
+            ]  # fmt: skip
 
-        found = []
-        base = None if self.baseline is None else names.index(self.baseline)
-        if base is not None:
-            challengers = [model for model in range(len(names)) if model != base]
-            t, signed = (holm(raw[test][challengers, base]) for test in ("t", "wilcoxon"))
-            found += [entry(model, base, t[i], signed[i], "baseline") for i, model in enumerate(challengers)]
-        others = [model for model in range(len(names)) if model not in (best, base)]
-        found += [
-            entry(best, model, anyone["t"][best, model], anyone["wilcoxon"][best, model], "best") for model in others
-        ]
-        return found
+        found, base = [], None
+        if self.baseline is not None:
+            base = names.index(self.baseline)
+            challengers = [(model, base) for model in range(len(names)) if model != base]
+            found = corrected(challengers, challengers, "baseline")
+        others = [(best, model) for model in range(len(names)) if model not in (best, base)]
+        return found + corrected(list(permutations(range(len(names)), 2)), others, "best")
 
     def significant(self, metric: str) -> set[str]:
         """Models to mark: better than the baseline, or, without one, worse than the best."""
@@ -228,19 +223,13 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Two tables in Markdown: the values, best ones bold, and the tests."""
-        from deql.report.tables import comparison_markdown
-
         return comparison_markdown(self)
 
     def to_latex(self) -> str:
         """Two tables in LaTeX (package booktabs), as the paper's: mean ± sd, and p-values."""
-        from deql.report.tables import comparison_latex
-
         return comparison_latex(self)
 
     def __str__(self) -> str:
-        from deql.report.tables import comparison_text
-
         return comparison_text(self)
 
     def _oriented(self, metric: str, over: Over) -> NDArray[np.float64]:
@@ -258,3 +247,112 @@ class Comparison:
             name: {metric: float(row[place]) for metric, row in columns.items()}
             for place, name in enumerate(self.names)
         }
+
+
+def compare(
+    models: Sequence[Recommender] | Mapping[str, Recommender],
+    data: Any,
+    splits: int = 5,
+    metrics: str | Sequence[str] = ("recall@20", "ndcg@20"),
+    protocol: str = "strong",
+    baseline: str | None = None,
+    seed: int = 0,
+    *,
+    tell: Tell | None = None,
+    **split_options: Any,
+) -> Comparison:
+    """Fit every model on several seeded splits and test which differences are more than chance.
+
+    Parameters
+    ----------
+    models : list of models, or dict of name to model
+        Not fitted, and left as they are. Those that share the inverse are fitted together.
+    data : Interactions, sparse matrix or Split
+        A Split stands as it is, for instance a published one: users are then the pairs of every test.
+    splits : int, default 5
+        How many splits of the data, with seeds from ``seed`` on.
+    metrics : str or sequence of str
+    protocol : {"strong", "weak", "leave-last"}, default "strong"
+        How to split. The last one is the same for every seed, so it is done once.
+    baseline : str, optional
+        Name of the model that the others are to beat.
+    seed : int, default 0
+    tell : callable, optional
+        Called with a line for every fit.
+    **split_options
+        For :func:`~deql.split_strong`, :func:`~deql.split_weak` or :func:`~deql.split_leave_last`.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.datasets.debian().take_users(slice(0, 800)).without_empty()
+    >>> found = deql.compare([deql.Popularity(), deql.EASE(10.0)], data, splits=3, baseline="Popularity")
+    >>> found.best("ndcg@20"), found.tests("ndcg@20")[0].significant
+    ('EASE l2=10', True)
+    """
+    named = name_models(models)
+    wanted = as_names(metrics)
+    seed = check_whole("seed", seed, least=0)
+    if baseline is not None and baseline not in named:
+        raise ParameterError(f"the baseline {baseline!r} is not one of the models: {', '.join(named)}")
+    if len(named) < 2:
+        raise ParameterError("a comparison needs at least two models")
+    check_metrics(named.values(), wanted)
+    check_whole("splits", splits)
+    if isinstance(data, Split):
+        if split_options:
+            raise ParameterError(f"a split is given, so {', '.join(split_options)} cannot be chosen")
+        protocol, splits, made = data.protocol, 1, iter([data])
+    else:
+        splits = 1 if protocol == "leave-last" else splits
+        made = make_splits(as_interactions(data), splits, protocol, seed, split_options)
+    results, about = [], []
+    for number, split in enumerate(made, start=1):
+        label = f"split {number} of {splits}: " if splits > 1 else ""
+        on_fit = None if tell is None else partial(_tell_fit, tell, label)
+        results.append(fit_and_evaluate(named, split.train, split.test, wanted, on_fit))
+        about.append(_about(split, next(iter(results[-1].values()))))
+    return Comparison(
+        models={name: {"model": type(model).__name__, "parameters": parameters(model)}
+                for name, model in named.items()},
+        metrics=wanted,
+        values={metric: np.array([[one.means[metric] for one in result.values()] for result in results])
+                for metric in wanted},
+        per_user=_pool_users(results, wanted),
+        baseline=baseline, splits=about, protocol=protocol,
+    )  # fmt: skip
+
+
+def _tell_fit(tell: Tell, label: str, names: str) -> None:
+    tell(f"{label}fitting {names}")
+
+
+def _about(split: Split, evaluated: Evaluation) -> dict[str, Any]:
+    """What a reader of the results needs to know of a split."""
+    return {
+        "seed": split.seed,
+        "train": {
+            "users": split.train.n_users, "items": split.train.n_items, "interactions": split.train.n_interactions
+        },
+        "judged": len(evaluated.users), "skipped": evaluated.skipped, "dropped": dict(split.dropped),
+    }  # fmt: skip
+
+
+def _pool_users(results: Sequence[Mapping[str, Evaluation]], metrics: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Users × models: each user's mean over the splits that evaluated them, so that every user counts once."""
+    places: dict[Any, int] = {}
+    first = [next(iter(result.values())) for result in results]
+    rows = np.array([places.setdefault(user, len(places)) for one in first for user in one.users.tolist()])
+    counts = np.bincount(rows)
+    return {
+        metric: np.stack([
+            np.bincount(rows, np.concatenate([result[name].per_user[metric] for result in results])) / counts
+            for name in results[0]
+        ], axis=1)
+        for metric in metrics
+        if metric in first[0].per_user
+    }  # fmt: skip

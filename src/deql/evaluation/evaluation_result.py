@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.checks import check_whole
 from deql.errors import ParameterError
+from deql.split.draw import check_share
 
 __all__ = ["Evaluation"]
 
@@ -80,11 +82,9 @@ class Evaluation:
         if metric not in self.per_user:
             have = ", ".join(self.per_user) or "none"
             raise ParameterError(f"{metric!r} has no values for users to draw from; those that have: {have}")
-        if not 0 < level < 1:
-            raise ParameterError(f"level must be a share between 0 and 1, got {level!r}")
-        for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ParameterError(f"{name} must be a whole number from {least} up, got {value!r}")
+        check_share("level", level)
+        check_whole("resamples", resamples)
+        check_whole("seed", seed, least=0)
         values = self.per_user[metric]
         bits = np.random.PCG64(seed)
         means = np.empty(resamples)

@@ -1,4 +1,4 @@
-"""One pass over the judged users, all metrics and all k at once."""
+"""``deql.evaluate``: one pass over the users, all metrics and all k at once."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from scipy.sparse import csr_array
 from deql._system.progress import Report, stages
 from deql.data.interactions import masked
 from deql.errors import DataError, ParameterError
-from deql.evaluation.accumulator import Tally
+from deql.evaluation.accumulator import MetricAccumulator, find_hits
 from deql.evaluation.evaluation_result import Evaluation
-from deql.evaluation.hits import find_hits
-from deql.evaluation.ranking_pass import Ranked, group_models, ranked_slices, squared_errors
-from deql.metrics import as_names, parse_metric, parse_metrics
+from deql.evaluation.ranking_pass import group_models, ranked_slices
+from deql.metrics import METRICS, Metric, parse_metric, parse_metrics
 from deql.models.base import Recommender
-from deql.models.linear import LinearAutoencoder
-from deql.models.stored import StoredWeights
 from deql.ranking.histories import encode_histories
 from deql.split import HeldOut
 
-__all__ = ["Evaluation", "as_names", "check_metrics", "evaluate"]
+__all__ = ["check_metrics", "evaluate"]
 
 
 @overload
@@ -35,7 +32,7 @@ def evaluate(
 @overload
 def evaluate(model: Sequence[Recommender], target: HeldOut, metrics: str | Sequence[str] = ...) -> list[Evaluation]: ...
 def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")) -> Any:
-    """Judge one model or several on held-out interactions.
+    """Evaluate one model or several on held-out interactions.
 
     Users are ranked slice by slice, so memory does not grow with them. Models that share P (see
     :meth:`~deql.models.linear.LinearAutoencoder.with_rule`) are ranked in the same pass.
@@ -47,10 +44,7 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
         ``split.test`` or ``split.validation``. Users with nothing held out are left out and counted.
         A held-out item that a model does not know counts as missed.
     metrics : str or sequence of str
-        ``recall@k`` divides by the number of held-out items, ``recall_capped@k`` by at most k of
-        them; ``ndcg@k`` (binary), ``precision@k``, ``hit_rate@k``, ``mrr@k``, ``map@k``;
-        ``coverage@k``, ``gini@k``, ``novelty@k``; ``mse``, the paper's held-out error. docs/metrics.md
-        has the formulas.
+        Names of :data:`deql.metrics.METRICS`, each but mse followed by @ and k. docs/metrics.md has the formulas.
 
     Returns
     -------
@@ -74,24 +68,22 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     if not isinstance(target, HeldOut):
         raise ParameterError(f"expected what is held out, such as split.test, got {type(target).__name__}")
     sizes = np.diff(target.held_out.matrix.indptr)
-    judged = sizes > 0
-    if not judged.any():
+    evaluated = sizes > 0
+    if not evaluated.any():
         raise DataError("no user has anything held out, so there is nothing to evaluate")
-    skipped = int(np.count_nonzero(~judged))
+    skipped = int(np.count_nonzero(~evaluated))
     if skipped:
-        target = HeldOut(target.seen.take_users(judged), target.held_out.take_users(judged))
+        target = HeldOut(target.seen.take_users(evaluated), target.held_out.take_users(evaluated))
     found: dict[int, Evaluation] = {}
     with stages(any(one.progress for one in models)) as stage:
         for group in group_models(models):
-            report = stage("Evaluate")
-            for position, (means, per_user) in zip(
-                group, _judge([models[position] for position in group], target, wanted, report), strict=True
-            ):
+            results = _evaluate_group([models[position] for position in group], target, wanted, stage("Evaluate"))
+            for position, (means, per_user) in zip(group, results, strict=True):
                 found[position] = Evaluation(means, per_user, target.held_out.users, skipped)
-    results = [found[position] for position in range(len(models))]
+    in_order = [found[position] for position in range(len(models))]
     if isinstance(model, Mapping):
-        return dict(zip(model, results, strict=True))
-    return results if several else results[0]
+        return dict(zip(model, in_order, strict=True))
+    return in_order if several else in_order[0]
 
 
 def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
@@ -100,12 +92,15 @@ def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
     for model in models:
         if not isinstance(model, Recommender):
             raise ParameterError(f"expected a model, a list of models or a dict of models, got {model!r}")
-        if "mse" in names and not isinstance(model, LinearAutoencoder | StoredWeights):
-            raise ParameterError(f"mse needs a model whose scores are X @ W, which {type(model).__name__} has not")
+        for name in names:
+            if METRICS[name].of == "errors" and not model._is_linear:
+                raise ParameterError(
+                    f"{name} needs a model whose scores are X @ W, which {type(model).__name__} has not"
+                )
 
 
-def _judge(
-    models: list[Recommender], target: HeldOut, wanted: Mapping[str, tuple[str, int]], report: Report | None
+def _evaluate_group(
+    models: list[Recommender], target: HeldOut, wanted: Mapping[str, tuple[Metric, int]], report: Report | None
 ) -> list[tuple[dict[str, float], dict[str, NDArray[np.float64]]]]:
     """Means and users' values under each model of a group, in the order of the models."""
     first = models[0]
@@ -114,44 +109,55 @@ def _judge(
         target.held_out, first._item_index, first.items_, strict=False, where="what is held out, and counted as missed"
     )
     counts = np.diff(target.held_out.matrix.indptr).astype(np.int64)
-    tallies = [Tally(wanted, counts, model.item_counts_, model.n_users_) for model in models]
+    accumulators = [MetricAccumulator(wanted, counts, model.item_counts_, model.n_users_) for model in models]
     depth = max(1, *(k for _, k in wanted.values()))
-    for ranked in ranked_slices(models, seen, depth, "mse" in wanted, report):
-        rows = slice(ranked.first, ranked.last)
+    with_errors = any(metric.of == "errors" for metric, _ in wanted.values())
+    for ranked in ranked_slices(models, seen, depth, with_errors, report):
+        rows = ranked.rows
         hits = find_hits(ranked.columns, truth[rows])
-        for m, (model, tally) in enumerate(zip(models, tallies, strict=True)):
-            tally.add(rows, ranked.columns[m], hits[m])
-            if "mse" in wanted:
-                tally.add_errors(rows, _errors(model, m, ranked, target, seen[rows], truth[rows]))
-    return [tally.finish(target.seen.matrix.nnz) for tally in tallies]
+        errors: Sequence[NDArray[np.float64] | None] = [None] * len(models)
+        if ranked.squares is not None:
+            errors = _squared_errors(models, ranked.squares, target, rows, seen[rows], truth[rows])
+        for accumulator, columns, hit, error in zip(accumulators, ranked.columns, hits, errors, strict=True):
+            accumulator.add(rows, columns, hit, error)
+    return [accumulator.result(target.seen.matrix.nnz) for accumulator in accumulators]
 
 
-def _errors(
-    model: Recommender, m: int, ranked: Ranked, target: HeldOut, seen: csr_array, truth: csr_array
-) -> NDArray[np.float64]:
-    """Numerators of eq:2.1; an item that the model does not know is predicted as 0."""
-    assert isinstance(model, LinearAutoencoder | StoredWeights)  # else check_metrics would have refused
-    assert ranked.squares is not None
-    rows = slice(ranked.first, ranked.last)
+def _squared_errors(
+    models: Sequence[Recommender],
+    squares: NDArray[np.float64],
+    target: HeldOut,
+    rows: slice,
+    seen: csr_array,
+    truth: csr_array,
+) -> list[NDArray[np.float64]]:
+    """Each user's Σ (r_i − s_i)² over the items i that are not seen, under each model: the numerators of eq:2.1.
+
+    With s² summed over all of those already, what is held out adds r² − 2·r·s. An item that the models do not know
+    is predicted as 0.
+    """
     known = _without(truth, seen)
+    values = known.data.astype(np.float64)
     unseen = _without(target.held_out.matrix[rows], target.seen.matrix[rows])
-    return squared_errors(model, ranked.squares[m], seen, known) + _squares(unseen) - _squares(known)
+    held_out = _row_sums(unseen, unseen.data.astype(np.float64) ** 2)
+    return [
+        own + held_out - 2 * _row_sums(known, values * model._pair_scores(seen, known))
+        for model, own in zip(models, squares, strict=True)
+    ]
 
 
-def _squares(matrix: csr_array) -> NDArray[np.float64]:
-    """Σ of squared values of each row."""
-    values = matrix.data.astype(np.float64)
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return np.asarray(np.bincount(rows, values * values, minlength=matrix.shape[0]))
+def _rows(matrix: csr_array) -> NDArray[np.int64]:
+    """The row of each stored entry."""
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
 
 
-def _keys(matrix: csr_array) -> NDArray[np.int64]:
-    """Each stored entry as row · columns + column, in order."""
-    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-    return np.asarray(rows * matrix.shape[1] + matrix.indices)
+def _row_sums(matrix: csr_array, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums by rows of values that stand for the stored entries."""
+    return np.asarray(np.bincount(_rows(matrix), values, minlength=matrix.shape[0]))
 
 
 def _without(matrix: csr_array, other: csr_array) -> csr_array:
     """``matrix`` without the entries that ``other`` has too."""
-    kept = ~np.isin(_keys(matrix), _keys(other))
+    entries, others = (_rows(part) * part.shape[1] + part.indices for part in (matrix, other))
+    kept = ~np.isin(entries, others)
     return matrix if kept.all() else masked(matrix, kept)

@@ -1,4 +1,4 @@
-"""Models that stand against each other: their names, and one inverse for all that can share it."""
+"""Models evaluated side by side: their names, and one fit for each group that can share it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
-from deql.evaluation.evaluator import Evaluation, check_metrics, evaluate
+from deql.evaluation.evaluation_result import Evaluation
+from deql.evaluation.evaluator import check_metrics, evaluate
 from deql.models.base import NOT_IN_WORDS, Recommender
-from deql.models.linear import LinearAutoencoder
 from deql.split import HeldOut
 
-__all__ = ["Tell", "describe", "judge", "name_models", "parameters", "sharing", "unique_names"]
+__all__ = ["Tell", "describe", "fit_and_evaluate", "name_models", "parameters", "sharing", "unique_names"]
 
 Tell = Callable[[str], None]
 
@@ -94,7 +94,7 @@ def name_models(models: Recommender | Sequence[Recommender] | Mapping[str, Recom
     return named
 
 
-def judge(
+def fit_and_evaluate(
     models: Mapping[str, Recommender],
     train: Interactions,
     target: HeldOut,
@@ -123,19 +123,19 @@ def judge(
     Examples
     --------
     >>> import deql
-    >>> data = deql.datasets.debian()
-    >>> split = deql.split_strong(data.take_users(slice(0, 2000)))
+    >>> data = deql.datasets.debian().take_users(slice(0, 800)).without_empty()
+    >>> split = deql.split_strong(data)
     >>> models = {"kept": deql.DEQL(b=1.0), "dropped": deql.DEQL(b=0.0)}
-    >>> list(judge(models, split.train, split.test, ["recall@20"]))
+    >>> list(fit_and_evaluate(models, split.train, split.test, ["recall@20"]))
     ['kept', 'dropped']
     """
     check_metrics(models.values(), metrics)
-    judged: dict[str, Evaluation] = {}
+    found: dict[str, Evaluation] = {}
     for names in sharing(models):
         if tell is not None:
             tell(", ".join(names))
-        judged |= evaluate(_fit_together([models[name] for name in names], names, train), target, metrics)
-    return {name: judged[name] for name in models}
+        found |= evaluate(_fit_together([models[name] for name in names], names, train), target, metrics)
+    return {name: found[name] for name in models}
 
 
 def sharing(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
@@ -149,16 +149,13 @@ def sharing(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
     """
     groups: dict[Any, list[str]] = {}
     for name, model in models.items():
-        key: Any = name
-        if isinstance(model, LinearAutoencoder):
-            key = (model._ridge, model._dropped, model.user_power, model._options)
-        groups.setdefault(key, []).append(name)
+        groups.setdefault(name if model._fit_key is None else model._fit_key, []).append(name)
     yield from groups.values()
 
 
 def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: Interactions) -> dict[str, Recommender]:
-    # A folder is for one fit, and a contest makes several.
-    copies = [
+    # A folder is for one fit, and a comparison makes several.
+    copies: list[Any] = [
         type(model)(**{name: value for name, value in model.get_params().items() if name != "folder"})
         for model in models
     ]
@@ -168,8 +165,6 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
         error.args = (f"{', '.join(names)}: {error}", *error.args[1:])
         raise
     for other in copies[1:]:
-        assert isinstance(other, LinearAutoencoder)
-        assert isinstance(first, LinearAutoencoder)
         other.share_fit(first)
     return dict(zip(names, copies, strict=True))
 

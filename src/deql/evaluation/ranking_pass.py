@@ -1,4 +1,4 @@
-"""Ranks the judged users slice by slice, for all models that share P at once."""
+"""Ranks the evaluated users slice by slice, for all models that share a fit at once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from scipy.sparse import csr_array
 
 from deql._system.progress import Report
 from deql.models.base import Recommender
-from deql.models.linear import LinearAutoencoder
-from deql.models.stored import StoredWeights
-from deql.ranking.rank import rank
 
-__all__ = ["Ranked", "group_models", "ranked_slices", "squared_errors"]
+__all__ = ["RankedSlice", "group_models", "ranked_slices"]
 
 _LIST_ENTRIES = 2**24
 _LEAST_USERS, _MOST_USERS = 2**10, 2**16
@@ -24,17 +21,16 @@ _LEAST_USERS, _MOST_USERS = 2**10, 2**16
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """The lists of users ``first`` … ``last − 1``: models × users × k columns, and squared scores if asked for."""
+class RankedSlice:
+    """The lists of some users: models × users × k columns, and squared scores, models × users, if asked for."""
 
-    first: int
-    last: int
+    rows: slice
     columns: NDArray[np.int32]
     squares: NDArray[np.float64] | None
 
 
 def group_models(models: Sequence[Recommender]) -> list[list[int]]:
-    """Positions of the models that share P, together; every other model alone.
+    """Positions of the models that share a fit, together; every other model alone.
 
     Examples
     --------
@@ -45,16 +41,14 @@ def group_models(models: Sequence[Recommender]) -> list[list[int]]:
     """
     groups: dict[tuple[str, int], list[int]] = {}
     for position, model in enumerate(models):
-        key = ("alone", position)
-        if isinstance(model, LinearAutoencoder) and hasattr(model, "precision_"):
-            key = ("shared", id(model.precision_))
-        groups.setdefault(key, []).append(position)
+        shared = model._shared_fit
+        groups.setdefault(("alone", position) if shared is None else ("shared", id(shared)), []).append(position)
     return list(groups.values())
 
 
 def ranked_slices(
     models: Sequence[Recommender], matrix: csr_array, k: int, squares: bool, report: Report | None
-) -> Iterator[Ranked]:
+) -> Iterator[RankedSlice]:
     """Best unseen columns of every user under every model of a group, in slices of users.
 
     Parameters
@@ -71,12 +65,8 @@ def ranked_slices(
     report : callable, optional
         Called as ``report(done, total)``.
     """
-    first_model = models[0]
-    k = min(k, len(first_model.items_))
-    allowed = np.ones(len(first_model.items_), bool)
-    # Models that share P share its copy on a device, whichever of them was sent there.
-    on_device = next((there for model in models if (there := getattr(model, "on_device_", None)) is not None), None)
-    users = matrix.shape[0]
+    model, users = models[0], matrix.shape[0]
+    k = min(k, len(model.items_))
     per_slice = max(_LEAST_USERS, min(_MOST_USERS, _LIST_ENTRIES // (k * len(models))))
     slices = -(-users // per_slice)
     bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
@@ -87,40 +77,9 @@ def ranked_slices(
             if report is not None:
                 report(before * total + done, slices * total)
 
-        told = None if report is None else tell
         sums = np.zeros((len(models), last - first)) if squares else None
-        if isinstance(first_model, LinearAutoencoder):
-            gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
-            columns, _ = rank(
-                first_model.precision_, gains, shifts, part,
-                k=k, squares=sums, exact=False, on_device=on_device, report=told,
-            )  # fmt: skip
-        elif isinstance(first_model, StoredWeights):
-            columns = first_model._rank(part, k, True, allowed, told, None if sums is None else sums[0])[0][None]
-        else:
-            columns = first_model._rank(part, k, True, allowed, told)[0][None]
+        columns = model._rank_group(models, part, k, sums, None if report is None else tell)
         cold = np.diff(part.indptr) == 0
         if cold.any():
-            columns[:, cold] = first_model._popular(k, allowed)[0]
-        yield Ranked(first, last, columns, sums)
-
-
-def squared_errors(
-    model: LinearAutoencoder | StoredWeights, squares: NDArray[np.float64], matrix: csr_array, truth: csr_array
-) -> NDArray[np.float64]:
-    """Each user's Σ (r_i − s_i)² over the columns i they do not have, where r is what is held out.
-
-    With s² summed over all of those columns already, what is held out adds r² − 2·r·s.
-
-    Parameters
-    ----------
-    model : fitted model
-    squares : ndarray
-        Σ s_i² over the columns each user does not have.
-    matrix, truth : csr_array
-        Histories and held-out values in the model's columns, without a common entry.
-    """
-    scores = model._pair_scores(matrix, truth)
-    values = truth.data.astype(np.float64)
-    rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
-    return np.asarray(squares + np.bincount(rows, values * (values - 2 * scores), minlength=truth.shape[0]))
+            columns[:, cold] = model._popular(k, np.ones(len(model.items_), bool))[0]
+        yield RankedSlice(slice(first, last), columns, sums)

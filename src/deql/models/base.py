@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -62,6 +62,8 @@ class Recommender(ABC):
     progress: bool
     # What an earlier fit left goes before the next: two inverses at once would need twice the memory.
     _frees_before_fit: ClassVar[bool] = True
+    # Whether scores are X·W, as the held-out error (mse) assumes.
+    _is_linear: ClassVar[bool] = True
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     @abstractmethod
@@ -73,6 +75,30 @@ class Recommender(ABC):
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Best columns and their scores for rows that have a history."""
+
+    def _rank_group(
+        self,
+        models: Sequence[Recommender],
+        matrix: csr_array,
+        k: int,
+        squares: NDArray[np.float64] | None,
+        report: Report | None,
+    ) -> NDArray[np.int32]:
+        """Best unseen columns under models with this one's ``_shared_fit``: models × rows × k, for evaluation.
+
+        ``squares``, models × rows, becomes Σ score² over the columns that a row does not have.
+        """
+        return self._rank(matrix, k, True, np.ones(len(self.items_), bool), report)[0][None]
+
+    @property
+    def _fit_key(self) -> Any:
+        """What a fit depends on: models of equal keys share one. None: this model shares with no other."""
+        return None
+
+    @property
+    def _shared_fit(self) -> object | None:
+        """What fitted models have in common that are ranked in one pass. None: this model is ranked alone."""
+        return None
 
     @abstractmethod
     def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:

@@ -107,7 +107,7 @@ class ExplicitAutoencoder(_Fitted):
     def diagonal(self) -> NDArray[np.float64]:
         """The diagonal of W."""
         self._check_fitted()
-        return np.asarray(self.weights_.diagonal(), np.float64)
+        return np.array(self.weights_.diagonal(), np.float64)
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()

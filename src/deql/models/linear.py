@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -395,6 +396,30 @@ class LinearAutoencoder(_Fitted):
             k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
             rows=self.quantised_rows_, report=report,
         )  # fmt: skip
+
+    def _rank_group(
+        self,
+        models: Sequence[Recommender],
+        matrix: csr_array,
+        k: int,
+        squares: NDArray[np.float64] | None,
+        report: Report | None,
+    ) -> NDArray[np.int32]:
+        gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
+        # Models that share P share its copy on a device, whichever of them was sent there.
+        devices = (getattr(model, "on_device_", None) for model in models)
+        return rank(
+            self.precision_, gains, shifts, matrix, k=k, squares=squares, exact=False,
+            on_device=next((device for device in devices if device is not None), None), report=report,
+        )[0]  # fmt: skip
+
+    @property
+    def _fit_key(self) -> Any:
+        return self._ridge, self._dropped, self.user_power, self._options
+
+    @property
+    def _shared_fit(self) -> object | None:
+        return getattr(self, "precision_", None)
 
     def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
         """The exact scores of the columns stored in ``pairs``, row by row."""

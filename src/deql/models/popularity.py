@@ -30,6 +30,8 @@ class Popularity(Recommender):
 
     progress: bool = field(default=False, kw_only=True)
 
+    _is_linear = False
+
     def _check_parameters(self) -> None:
         """No hyper-parameters to check."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,3 +103,14 @@ class StoredWeights(Recommender):
                 self._scores, self._pair_scores, matrix,
                 k=k, exclude_seen=exclude_seen, allowed=allowed, squares=squares, report=report,
             )  # fmt: skip
+
+    def _rank_group(
+        self,
+        models: Sequence[Recommender],
+        matrix: csr_array,
+        k: int,
+        squares: NDArray[np.float64] | None,
+        report: Report | None,
+    ) -> NDArray[np.int32]:
+        everything = np.ones(len(self.items_), bool)
+        return self._rank(matrix, k, True, everything, report, None if squares is None else squares[0])[0][None]

@@ -16,7 +16,6 @@ from deql._system.progress import Report, stages
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import DataError
 from deql.objective.checks import check_callable, check_item
-from deql.split.draw import check_seed
 
 __all__ = ["SampledMoments", "from_sampler"]
 
@@ -86,7 +85,7 @@ def from_sampler(
     check_whole("n_samples", n_samples, least=2)
     if n is not None:
         check_whole("n", n)
-    draws = _Draws(sampler, int(n_samples), n, check_seed(seed), per_item)
+    draws = _Draws(sampler, int(n_samples), n, check_whole("seed", seed, least=0), per_item)
     if per_item:
         return _OfEachItem(draws)
     with stages(progress) as stage:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deql._system.tables import Cell, Grid, number
 from deql.paper.document import Figure, Section, capitalised
 from deql.paper.hyperparameters import ORIGINS, Choice, Origin
 from deql.paper.paper_datasets import Bench
@@ -15,7 +16,7 @@ from deql.paper.published import HEADS, LINEAR, METRICS, NAMES, WEIGHTED, report
 from deql.paper.registry import Order, beside_paper, compared_heads
 from deql.paper.runs import Record, Run
 from deql.report import page, plots
-from deql.report.tables import Cell, Grid, number
+from deql.report.plots import Labels
 
 __all__ = ["accuracy", "best_passed"]
 
@@ -235,7 +236,7 @@ def _figures(bench: Bench, measured: Sequence[_Measured], paper: Paper) -> list[
         ordered = dict(sorted(values.items(), key=lambda entry: -entry[1][0]))
         name = f"{bench.key}-{page.anchor(metric)}"
         colours = [_OURS if row in LINEAR else _THEIRS for row in ordered]
-        svg = plots.intervals(name, f"{NAMES[metric]} on {bench.label}", ordered, NAMES[metric], colours)
+        svg = plots.intervals(Labels(name, f"{NAMES[metric]} on {bench.label}", NAMES[metric]), ordered, colours)
         drawn.append(Figure(svg, f"{NAMES[metric]} on the test part of {bench.label}: ours with hyper-parameters "
                                  "chosen on validation data, ± one standard error over users."))  # fmt: skip
     return drawn

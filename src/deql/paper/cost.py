@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from deql._system.measure import Sample
+from deql._system.tables import Cell, Grid
 from deql._system.threads import thread_count
 from deql.errors import DeqlError
 from deql.paper.document import Figure, Section
@@ -22,8 +23,8 @@ from deql.paper.published import LINEAR, WEIGHTED, reported
 from deql.paper.registry import Order
 from deql.paper.runs import Record, Run, threads_in_words
 from deql.paper.subprocess_fit import fit_apart
-from deql.report import spreads
-from deql.report.tables import Cell, Grid
+from deql.report import plots
+from deql.report.plots import Labels
 
 __all__ = ["cost"]
 
@@ -297,9 +298,9 @@ def _figure(bench: Bench, weighed: Sequence[_Weighed], paper: Mapping[str, Seque
     unit = "minutes"
     if max(minutes for points in groups.values() for minutes, _ in points) < 2:
         unit, groups = "seconds", {name: [(60 * x, y) for x, y in points] for name, points in groups.items()}
-    svg = spreads.costs(
-        f"{bench.key}-cost", f"Time and memory on {bench.label}", groups, f"{unit} of a fit", "GiB at its peak",
-        ("the inverse itself", _inverse_gib(bench, weighed)),
+    labels = Labels(
+        f"{bench.key}-cost", f"Time and memory on {bench.label}", f"{unit} of a fit", "GiB at its peak"
     )  # fmt: skip
+    svg = plots.costs(labels, groups, ("the inverse itself", _inverse_gib(bench, weighed)))
     told = "; with that of the device" if any(one.device_gib is not None for one in weighed) else ""
     return Figure(svg, f"Time against peak memory{told} of each model on {bench.label}; to the left and below is less.")

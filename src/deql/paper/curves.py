@@ -10,7 +10,7 @@ from typing import Any
 from deql.errors import TooLargeError
 from deql.evaluation import Evaluation
 from deql.evaluation.comparison import LEVEL
-from deql.evaluation.model_groups import judge
+from deql.evaluation.model_groups import fit_and_evaluate
 from deql.evaluation.significance import paired_t
 from deql.models import DEQL
 from deql.models.linear import LinearAutoencoder
@@ -20,7 +20,17 @@ from deql.paper.published import METRICS
 from deql.paper.runs import Run
 from deql.rules import paper_l2, ridge_of_gram
 
-__all__ = ["AFFORDABLE", "ROW", "Curve", "FixedLambda", "Line", "as_deql", "at_fixed_l2", "at_fixed_lambda", "measure"]
+__all__ = [
+    "AFFORDABLE",
+    "ROW",
+    "FixedL2",
+    "FixedLambda",
+    "Line",
+    "as_deql",
+    "at_fixed_l2",
+    "at_fixed_lambda",
+    "measure",
+]
 
 ROW = "DEQL(L2)"
 """Whose curves they are."""
@@ -85,7 +95,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Curve:
+class FixedL2:
     """The lines of one choice.
 
     Attributes
@@ -151,14 +161,14 @@ def measure(bs: Sequence[float], judged: Sequence[Evaluation]) -> dict[str, Any]
     return found
 
 
-def at_fixed_l2(run: Run, bench: Bench, choice: Choice, bs: Sequence[float]) -> Curve:
+def at_fixed_l2(run: Run, bench: Bench, choice: Choice, bs: Sequence[float]) -> FixedL2:
     """Measure all values of b with one inverse, or remember them."""
     models = {_name(b): choice.model(**run.machine | {"b": b}) for b in bs}
     size = bench.first.train.n_items
     told = f"fitting {ROW} {choice.words} for {len(bs)} values of b, one inverse of {size:,} items"
     key = run.key(bench, models["0"]) | {"b": ", ".join(models)}
     found = run.remember("curve", key, _work(run, bench, models, bs, told))["found"]
-    return Curve(choice, as_deql(choice).b, _lines(found), found["users"])
+    return FixedL2(choice, as_deql(choice).b, _lines(found), found["users"])
 
 
 def at_fixed_lambda(run: Run, bench: Bench, choice: Choice) -> FixedLambda | None:
@@ -200,7 +210,7 @@ def _work(
 
     def work() -> dict[str, Any]:
         run.say(f"{bench.label}: {told}")
-        return measure(bs, list(judge(models, bench.first.train, bench.first.test, METRICS).values()))
+        return measure(bs, list(fit_and_evaluate(models, bench.first.train, bench.first.test, METRICS).values()))
 
     return work
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.tables import Cell, Grid
 from deql.data.clean import describe_steps
 from deql.data.interactions import Step
 from deql.datasets.public import PRESETS, Shape, compare_with_paper, locate
 from deql.paper.document import Figure, Section, capitalised
 from deql.paper.paper_datasets import Absent, Bench
 from deql.paper.registry import Order
-from deql.report import plots, spreads
-from deql.report.tables import Cell, Grid
+from deql.report import plots
+from deql.report.plots import Labels
 
 __all__ = ["datasets", "share_of_top"]
 
@@ -30,7 +31,7 @@ _FORMS = {
 
 
 @dataclass(frozen=True, eq=False)
-class _Counted:
+class _DatasetCounts:
     """A data set that is there.
 
     Attributes
@@ -58,18 +59,18 @@ def datasets(order: Order) -> tuple[str, list[Section]]:
     return _lead(counted), [_overview(counted, order.absent), *map(_section, counted)]
 
 
-def _count(bench: Bench) -> _Counted:
+def _count(bench: Bench) -> _DatasetCounts:
     if bench.name not in PRESETS:
         from deql.datasets import debian
 
         data = debian()
-        return _Counted(bench, Shape(data.n_items, data.n_users, data.n_interactions))
+        return _DatasetCounts(bench, Shape(data.n_items, data.n_users, data.n_interactions))
     compared = compare_with_paper(bench.name, bench.first)
     found = {row["quantity"]: row["found"] for row in compared}
-    return _Counted(bench, Shape(found["items"], found["users"], found["interactions"]), compared)
+    return _DatasetCounts(bench, Shape(found["items"], found["users"], found["interactions"]), compared)
 
 
-def _lead(counted: Sequence[_Counted]) -> str:
+def _lead(counted: Sequence[_DatasetCounts]) -> str:
     """Whose counts are the paper's."""
     same = [one.bench.label for one in counted if one.compared and not one.different]
     other = [one.bench.label for one in counted if one.different]
@@ -79,7 +80,7 @@ def _lead(counted: Sequence[_Counted]) -> str:
     return " ".join(parts) or "Of the paper's data sets none is here, and the bundled one is always there."
 
 
-def _overview(counted: Sequence[_Counted], absent: Sequence[Absent]) -> Section:
+def _overview(counted: Sequence[_DatasetCounts], absent: Sequence[Absent]) -> Section:
     rows = []
     for one in counted:
         if one.compared:
@@ -116,10 +117,13 @@ def _row(
     return [label, whose], [*cells, Cell(told)]
 
 
-def _popularity_figure(counted: Sequence[_Counted]) -> Figure:
+def _popularity_figure(counted: Sequence[_DatasetCounts]) -> Figure:
     shares = {one.bench.label: share_of_top(_popularity(one.bench), _SHARES).tolist() for one in counted}
-    xlabel, ylabel = "% of the items, the most popular first", "% of the interactions"
-    svg = plots.lines("datasets-popularity", "How uneven the items are", _SHARES.tolist(), shares, xlabel, ylabel)
+    labels = Labels(
+        "datasets-popularity", "How uneven the items are", "% of the items, the most popular first",
+        "% of the interactions",
+    )  # fmt: skip
+    svg = plots.lines(labels, _SHARES.tolist(), shares)
     return Figure(svg, "Which share of the interactions to learn from the most popular items have. The nearer to the "
                        "upper left corner, the more uneven the items are.")  # fmt: skip
 
@@ -142,19 +146,21 @@ def _popularity(bench: Bench) -> NDArray[np.int64]:
     return np.bincount(train.matrix.indices, minlength=train.n_items)
 
 
-def _ratio_figure(counted: Sequence[_Counted], absent: Sequence[Absent]) -> Figure:
+def _ratio_figure(counted: Sequence[_DatasetCounts], absent: Sequence[Absent]) -> Figure:
     ratios: dict[str, tuple[float | None, float | None]] = {}
     for one in counted:
         paper = PRESETS[one.bench.name].paper.item_user_ratio if one.compared else None
         ratios[one.bench.label] = (paper, one.shape.item_user_ratio)
     ratios |= {one.label: (PRESETS[one.name].paper.item_user_ratio, None) for one in absent}
     ordered = dict(sorted(ratios.items(), key=lambda entry: -max(value or 0.0 for value in entry[1])))
-    svg = spreads.beside("datasets-ratio", "Items for each user", ordered, "items ÷ users", border=1.0)
+    svg = plots.reported_and_found(
+        Labels("datasets-ratio", "Items for each user", "items ÷ users"), ordered, border=1.0
+    )
     return Figure(svg, "Items for each user: a ring for the paper's data, a dot for those that are here. To the right "
                        "of the line there are more items than users.")  # fmt: skip
 
 
-def _section(one: _Counted) -> Section:
+def _section(one: _DatasetCounts) -> Section:
     """What became of one data set on its way."""
     split, counts = one.bench.first, _popularity(one.bench)
     words = [
@@ -179,7 +185,7 @@ def _steps_grid(steps: Sequence[Step]) -> Grid:
     return Grid(title, ["step", "users", "items", "interactions"], rows)
 
 
-def _why(one: _Counted) -> list[str]:
+def _why(one: _DatasetCounts) -> list[str]:
     """Whether the counts are the paper's and, if not, why."""
     if not one.compared:
         return ["This data set comes with the library, and the paper does not have it. Every user and every item has "

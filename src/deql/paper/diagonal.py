@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.tables import Cell, Grid
 from deql.paper.curves import ROW, as_deql
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import ORIGINS, Choice
@@ -16,7 +17,7 @@ from deql.paper.paper_datasets import Bench
 from deql.paper.registry import Order
 from deql.paper.runs import Run
 from deql.report import plots
-from deql.report.tables import Cell, Grid
+from deql.report.plots import Labels
 
 __all__ = ["by_popularity", "diagonal", "distribution"]
 
@@ -242,9 +243,8 @@ def _reading() -> Section:
 
 def _histogram(bench: Bench, facts: Facts, heading: str) -> Figure:
     edges = [place * facts["width"] for place in range(len(facts["counts"]) + 1)]
-    svg = plots.histogram(
-        f"{bench.key}-diagonal", f"The diagonal of W on {heading}", edges, facts["counts"], MODES, "W_ii", "items"
-    )
+    labels = Labels(f"{bench.key}-diagonal", f"The diagonal of W on {heading}", "W_ii", "items")
+    svg = plots.histogram(labels, edges, facts["counts"], MODES)
     beyond = f" {facts['beyond']:,} items lie beyond the right edge." if facts["beyond"] else ""
     return Figure(
         svg, f"The learned diagonal on {heading}. Shaded: where, as the paper says, its modes generally are.{beyond}"
@@ -256,5 +256,5 @@ def _popularity(bench: Bench, facts: Facts, heading: str) -> Figure:
         [group[name] for group in facts["groups"]] for name in ("users", "mean", "low_tenth", "high_tenth")
     )
     title = f"The diagonal of W by popularity on {heading}"
-    svg = plots.band(f"{bench.key}-popularity", title, users, mean, low, high, "users of an item", "W_ii")
+    svg = plots.band(Labels(f"{bench.key}-popularity", title, "users of an item", "W_ii"), users, mean, low, high)
     return Figure(svg, f"The learned diagonal by popularity on {heading}: mean of each group, and the middle 80 %.")

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deql._system.tables import Grid, markdown_escape, markdown_table
 from deql.io.atomic import write_text
 from deql.report import page
-from deql.report.tables import Grid, markdown_escape, markdown_table
+from deql.report.page import Figure
 
 __all__ = ["Document", "Figure", "Section", "capitalised", "write_document"]
 
@@ -22,14 +23,6 @@ def capitalised(text: str) -> str:
     'Weak split of Gowalla'
     """
     return text[:1].upper() + text[1:]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A plot, as :mod:`deql.report.plots` draws them, and what it shows in words."""
-
-    svg: str
-    caption: str
 
 
 @dataclass(frozen=True)
@@ -77,16 +70,7 @@ class Document:
 
     def html(self) -> str:
         """One self-contained page."""
-        parts = [page.lead(self.lead) if self.lead else "", page.facts(self.facts)]
-        for section in self.sections:
-            parts.append(page.heading(section.heading))
-            parts += map(page.paragraph, section.words)
-            for grid in section.grids:
-                parts += [page.paragraph(grid.title) if grid.title else "", page.grid_table(grid)]
-            parts.append(page.key(section.key, "Colours") if section.key else "")
-            parts.append(page.figures([(figure.svg, figure.caption) for figure in section.figures]))
-            parts += map(page.paragraph, section.remarks)
-        return page.page(self.title, *parts)
+        return page.render("document", self.title, document=self)
 
     def markdown(self, plots: Sequence[str]) -> str:
         """Text with tables; ``plots`` are the names of the files with the figures, in their order."""
@@ -103,7 +87,7 @@ class Document:
                 caption = markdown_escape(figure.caption)
                 parts += [f"![{caption}]({next(names)})", f"*{caption}*"]
             if section.key and section.figures:
-                parts.append(markdown_escape(f"Colours: {', '.join(page.signed(section.key))}."))
+                parts.append(markdown_escape(f"Colours: {', '.join(page.with_symbols(section.key))}."))
             parts += map(markdown_escape, section.remarks)
         return "\n\n".join(parts) + "\n"
 

@@ -14,7 +14,7 @@ from deql.paper.paper_datasets import Bench
 from deql.paper.published import WEIGHTED
 from deql.tuning.space import Space
 from deql.tuning.tuner import tune
-from deql.tuning.tuning_data import Ground, stake_out
+from deql.tuning.tuning_data import TuningData, hold_out_validation
 
 __all__ = ["FAMILY", "chosen_from", "search", "weighted_spaces"]
 
@@ -35,7 +35,7 @@ _LESS, _MORE = 1, 2
 """Steps of dropout below and above the best without weights."""
 
 
-def weighted_spaces(ground: Ground, best: Mapping[str, float]) -> Iterator[Space]:
+def weighted_spaces(held: TuningData, best: Mapping[str, float]) -> Iterator[Space]:
     """What is searched for the row with weights: a space for each user_power, around the best point without weights.
 
     A ridge is measured against the diagonal of the Gram matrix, which weights of users move by orders of magnitude; so
@@ -44,12 +44,12 @@ def weighted_spaces(ground: Ground, best: Mapping[str, float]) -> Iterator[Space
     Examples
     --------
     >>> import deql
-    >>> ground = stake_out(deql.datasets.debian(), seed=0)
-    >>> spaces = list(weighted_spaces(ground, {"l2": 10.0, "dropout": 0.3}))
+    >>> held = hold_out_validation(deql.datasets.debian(), seed=0)
+    >>> spaces = list(weighted_spaces(held, {"l2": 10.0, "dropout": 0.3}))
     >>> spaces[0].l2, spaces[0].dropout, [space.user_power for space in spaces[1:]]
     ((5.0, 10.0, 20.0, 40.0), (0.1, 0.3, 0.5, 0.6), [(0.25,), (0.5,), (0.75,)])
     """
-    matrix = ground.train.matrix
+    matrix = held.train.matrix
     dropouts = [dropout for dropout in FAMILY.dropout if dropout > 0]
     place = dropouts.index(best["dropout"])
     near = tuple(dropouts[max(0, place - _LESS) : place + _MORE + 1])
@@ -83,7 +83,7 @@ def search(bench: Bench, folder: Path, tell: Tell | None = None, progress: bool 
         On Ctrl-C: half a grid chooses nothing. What was measured is in the journals.
     """
     split = bench.first
-    ground = stake_out(split, seed=0)
+    held = hold_out_validation(split, seed=0)
 
     def look(name: str, space: Space) -> list[dict[str, Any]]:
         journal = folder / f"{bench.key}-{name}.tuning.jsonl"
@@ -95,18 +95,18 @@ def search(bench: Bench, folder: Path, tell: Tell | None = None, progress: bool 
     family = look("family", FAMILY)
     best = next(choice for choice in best_of_each(family, "") if choice.row == WEIGHTED).parameters
     weighted = [
-        row for space in weighted_spaces(ground, best)
+        row for space in weighted_spaces(held, best)
         for row in look(f"weights-{space.user_power[0]:g}-around-{best['l2']:g}-{best['dropout']:g}", space)
     ]  # fmt: skip
-    return chosen_from(family, weighted, ground)
+    return chosen_from(family, weighted, held)
 
 
-def chosen_from(family: Rows, weighted: Rows, ground: Ground) -> list[Choice]:
+def chosen_from(family: Rows, weighted: Rows, held: TuningData) -> list[Choice]:
     """The choice for each row: those of the paper from the one grid, that with weights from all that was tried."""
-    held, users = ground.validation.held_out.n_interactions, ground.validation.seen.n_users
+    count, users = held.validation.held_out.n_interactions, held.validation.seen.n_users
 
     def how(rows: Rows) -> str:
-        return f"best ndcg@20 on {held:,} held-out interactions of {users:,} users, among {len(rows):,} models"
+        return f"best ndcg@20 on {count:,} held-out interactions of {users:,} users, among {len(rows):,} models"
 
     everything = [*family, *weighted]
     return [

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
+from deql._system.tables import Cell, Grid, number
 from deql.paper.document import Document, Section
 from deql.paper.hyperparameters import Choice, stored_choices
 from deql.paper.paper_datasets import Absent, Bench, Protocol
 from deql.paper.published import HEADS
 from deql.paper.runs import Run, this_machine
-from deql.report.tables import Cell, Grid, number
 
-__all__ = ["TABLES", "Order", "Table", "beside_paper", "compared_heads", "make"]
+__all__ = ["TABLES", "Order", "PaperTable", "beside_paper", "compared_heads", "make"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ Maker = Callable[[Order], tuple[str, list[Section]]]
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """One of the paper's tables or figures.
 
     Attributes
@@ -107,15 +107,15 @@ class Table:
 
 
 TABLES = {
-    "datasets": Table("Details of the data sets", "tb:0", "dataset_table", "datasets"),
-    "strong": Table("LAE-based models, strong generalisation", "tb:1", "accuracy", "accuracy", ("strong",)),
-    "weak": Table("Linear and deep models, weak generalisation", "tb:2", "accuracy", "accuracy", ("weak",)),
-    "b-sensitivity": Table("Sensitivity to b/a", "fig:b_sensitivity", "sensitivity", "b_sensitivity"),
-    "significance": Table(
+    "datasets": PaperTable("Details of the data sets", "tb:0", "dataset_table", "datasets"),
+    "strong": PaperTable("LAE-based models, strong generalisation", "tb:1", "accuracy", "accuracy", ("strong",)),
+    "weak": PaperTable("Linear and deep models, weak generalisation", "tb:2", "accuracy", "accuracy", ("weak",)),
+    "b-sensitivity": PaperTable("Sensitivity to b/a", "fig:b_sensitivity", "sensitivity", "b_sensitivity"),
+    "significance": PaperTable(
         "Five splits and paired t-tests", "tb:3, tb:4", "significance_table", "significance", ("strong",)
     ),
-    "diagonal": Table("Learned diagonal values of DEQL(L2)", "fig:diag_visualization", "diagonal", "diagonal"),
-    "cost": Table("Time and memory", "tab:time_mem_yelp", "cost", "cost", ("weak",)),
+    "diagonal": PaperTable("Learned diagonal values of DEQL(L2)", "fig:diag_visualization", "diagonal", "diagonal"),
+    "cost": PaperTable("Time and memory", "tab:time_mem_yelp", "cost", "cost", ("weak",)),
 }
 
 

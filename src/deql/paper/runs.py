@@ -16,7 +16,7 @@ import deql
 from deql._system.strict_json import as_json
 from deql._system.threads import thread_count
 from deql.errors import JournalError, NotPositiveDefiniteError, PrecisionError
-from deql.evaluation.model_groups import Tell, judge, sharing
+from deql.evaluation.model_groups import Tell, fit_and_evaluate, sharing
 from deql.io.journal import Journal
 from deql.models.base import OF_THE_MACHINE
 from deql.models.linear import LinearAutoencoder
@@ -153,7 +153,7 @@ class Run:
     @staticmethod
     def _judge(models: Mapping[str, LinearAutoencoder], bench: Bench) -> dict[str, Record]:
         try:
-            judged = judge(models, bench.first.train, bench.first.test, METRICS)
+            judged = fit_and_evaluate(models, bench.first.train, bench.first.test, METRICS)
         except (NotPositiveDefiniteError, PrecisionError) as error:  # the others may do
             return {name: {"failure": str(error)} for name in models}
         return {

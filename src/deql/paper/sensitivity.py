@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from deql._system.tables import Cell, Grid, number, p_value
 from deql.datasets.public import PRESETS
 from deql.evaluation.comparison import LEVEL
-from deql.paper.curves import AFFORDABLE, ROW, Curve, FixedLambda, Line, as_deql, at_fixed_l2, at_fixed_lambda
+from deql.paper.curves import AFFORDABLE, ROW, FixedL2, FixedLambda, Line, as_deql, at_fixed_l2, at_fixed_lambda
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import ORIGINS, Choice
 from deql.paper.paper_datasets import Bench
@@ -16,8 +17,8 @@ from deql.paper.published import METRICS, NAMES
 from deql.paper.registry import Order
 from deql.paper.runs import Run
 from deql.report import page, plots
-from deql.report.tables import Cell, Grid, number, p_value
-from deql.tuning.finish import CURVE
+from deql.report.plots import Labels
+from deql.tuning.winner import CURVE
 
 __all__ = ["b_sensitivity", "verdict"]
 
@@ -209,7 +210,7 @@ def _agreement(agree: Mapping[str, bool | None], of: str) -> str:
     return f"that is {'' if yes else 'not '}what the paper says {of}{undecided}"
 
 
-def _tell(curve: Curve, several: bool) -> list[str]:
+def _tell(curve: FixedL2, several: bool) -> list[str]:
     """Where the lines of a choice peak, and what that is worth."""
     of = f" ({ORIGINS[curve.choice.origin]})" if several else ""
     told = [_tell_line(line, of) for line in curve.lines]
@@ -253,7 +254,7 @@ def _tell_chosen(line: Line, chosen: float) -> str:
     return f"b = {chosen:g}, which validation data chose, {', and '.join(told) or 'is that'}."
 
 
-def _tell_fixed(fixed: FixedLambda, curve: Curve) -> str:
+def _tell_fixed(fixed: FixedLambda, curve: FixedL2) -> str:
     peaks = "; ".join(
         f"{NAMES[line.metric]} then {_peaks(line)} with {number(line.means[line.peak])} (at a fixed l2: "
         f"{'any b' if other.flat else f'b = {other.b[other.peak]:g}'}, {number(other.means[other.peak])})"
@@ -278,7 +279,7 @@ def _reading() -> Section:
     ])  # fmt: skip
 
 
-def _peak_grid(curve: Curve) -> Grid:
+def _peak_grid(curve: FixedL2) -> Grid:
     rows = []
     for line in curve.lines:
         peak = [] if line.flat else [("peak", line.b[line.peak])]
@@ -292,7 +293,7 @@ def _peak_grid(curve: Curve) -> Grid:
     return Grid(f"Peaks at {curve.fixed}, {ORIGINS[curve.choice.origin]}", header, rows)
 
 
-def _curve_grid(curves: Sequence[Curve], heading: str) -> Grid:
+def _curve_grid(curves: Sequence[FixedL2], heading: str) -> Grid:
     curves = list({one.fixed: one for one in curves}.values())  # with only another b chosen it is the same curve
     several = len(curves) > 1
     header = [
@@ -317,24 +318,22 @@ def _fixed_grid(fixed: FixedLambda, heading: str) -> Grid:
     )
 
 
-def _figure(bench: Bench, heading: str, curves: Sequence[Curve], metric: str) -> Figure:
+def _figure(bench: Bench, heading: str, curves: Sequence[FixedL2], metric: str) -> Figure:
     place = METRICS.index(metric)
     lines = [one.lines[place] for one in curves]
     chosen = [one.chosen for one in curves]
     beyond = max(*chosen, *(line.b[line.peak] for line in lines)) > SHOWN
     shown = [b for b in lines[0].b if beyond or b <= SHOWN]
-    svg = plots.peaks(
-        f"{bench.key}-b-{page.anchor(metric)}", f"{NAMES[metric]} by b on {heading}", shown,
-        [line.means[: len(shown)] for line in lines], chosen, "b", NAMES[metric],
-    )  # fmt: skip
+    title = f"{NAMES[metric]} by b on {heading}"
+    labels = Labels(f"{bench.key}-b-{page.anchor(metric)}", title, "b", NAMES[metric])
+    svg = plots.peaks(labels, shown, [line.means[: len(shown)] for line in lines], chosen)
     told = f"{NAMES[metric]} on the test part of {heading} by b, at a fixed l2. Star: the peak; ring: the chosen b."
     return Figure(svg, told)
 
 
 def _fixed_figure(bench: Bench, heading: str, fixed: FixedLambda, chosen: float, metric: str) -> Figure:
-    svg = plots.peaks(
-        f"{bench.key}-lambda-{page.anchor(metric)}", f"{NAMES[metric]} by b at a fixed λ on {heading}", fixed.b,
-        [fixed.lines[METRICS.index(metric)].means], [chosen], "b", NAMES[metric],
-    )  # fmt: skip
+    title = f"{NAMES[metric]} by b at a fixed λ on {heading}"
+    labels = Labels(f"{bench.key}-lambda-{page.anchor(metric)}", title, "b", NAMES[metric])
+    svg = plots.peaks(labels, fixed.b, [fixed.lines[METRICS.index(metric)].means], [chosen])
     told = f"{NAMES[metric]} on the test part of {heading} by b, at a fixed λ as in the paper: each b has another l2."
     return Figure(svg, told)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.tables import Cell, Grid, number, p_value
 from deql.evaluation.comparison import LEVEL
-from deql.evaluation.model_groups import judge
+from deql.evaluation.model_groups import fit_and_evaluate
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
 from deql.paper.paired import Pair, SplitTest, difference_sums, null, split_tests, values_on
@@ -23,7 +24,7 @@ from deql.paper.registry import Order, beside_paper, compared_heads
 from deql.paper.runs import Run, hyper_parameters
 from deql.report import page, plots
 from deql.report.comparison_page import mean_interval
-from deql.report.tables import Cell, Grid, number, p_value
+from deql.report.plots import Labels
 from deql.split import Split
 
 __all__ = ["SEEDS", "significance"]
@@ -116,7 +117,9 @@ def _judge(run: Run, split: Split, choices: Mapping[str, Choice], new: NDArray[A
     A user who is judged on several splits counts on the first.
     """
     models = {row: choice.model(**run.machine) for row, choice in choices.items()}
-    judged = judge(models, split.train, split.test, METRICS, lambda names: run.say(f"{told}: fitting {names}"))
+    judged = fit_and_evaluate(
+        models, split.train, split.test, METRICS, lambda names: run.say(f"{told}: fitting {names}")
+    )
     users = next(iter(judged.values())).users
     counted = np.isin(users, new)
     sums = {
@@ -234,7 +237,7 @@ def _figures(
     for metric in METRICS:
         name, shown = f"{bench.key}-{page.anchor(metric)}", NAMES[metric]
         values = {row: values_on(splits, row, metric) for row in models}
-        svg = plots.splits(f"{name}-values", f"{shown} on each split of {bench.label}", values, shown)
+        svg = plots.splits(Labels(f"{name}-values", f"{shown} on each split of {bench.label}", shown), values)
         drawn.append(Figure(svg, f"{shown} on each of {len(SEEDS)} splits of {bench.label}; the stroke is the mean."))
         made = {
             f"{model_of[test.better]} − {model_of[test.other]}":
@@ -243,7 +246,7 @@ def _figures(
         }  # fmt: skip
         if made:
             title = f"Differences of {shown} on each split of {bench.label}"
-            svg = plots.differences(f"{name}-differences", title, made, f"difference of {shown}")
+            svg = plots.differences(Labels(f"{name}-differences", title, f"difference of {shown}"), made)
             drawn.append(Figure(svg, f"{title}, with the mean and its 95 % interval (Student's t)."))
     return drawn
 

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.evaluation.comparison import Comparison, lower_is_better
+from deql._system.tables import Grid, p_value
+from deql.evaluation.comparison import Comparison
+from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
+from deql.metrics import lower_is_better
 from deql.report import page, plots
-from deql.report.tables import comparison_grid, comparison_legend, p_value, significance_grids
+from deql.report.page import Figure
+from deql.report.plots import Labels
 
 __all__ = ["comparison_page", "mean_interval"]
 
@@ -18,38 +22,21 @@ __all__ = ["comparison_page", "mean_interval"]
 def comparison_page(title: str, about: Mapping[str, str], comparison: Comparison) -> str:
     """The whole page; ``about`` tells of the data, in words."""
     numbers, star = comparison_legend(comparison)
-    return page.page(
-        title,
-        page.facts(about),
-        page.heading("Models"),
-        page.model_table({name: model["parameters"] for name, model in comparison.models.items()}),
-        page.heading("Results"),
-        page.grid_table(comparison_grid(comparison)),
-        page.paragraph(f"{numbers} Highlighted: best. * {star}"),
-        page.heading("Figures"),
-        page.key(comparison.names),
-        page.figures([draw(comparison, metric) for metric in comparison.metrics for draw in (_values, _differences)]),
-        page.heading("Tests"),
-        page.paragraph(
-            "Each row is a one-sided paired test of the null hypothesis that the first model is no better than the "
-            "second. * p < 0.05. Holm: corrected for all comparisons of one metric and one question (against the "
-            "baseline, or the best against each), so that each such family has at most a 5 % chance of even one false "
-            "star."
-        ),
-        *(page.paragraph(f"{grid.title}:") + page.grid_table(grid) for grid in significance_grids(comparison)),
-        *(_matrix(comparison, metric) for metric in comparison.metrics),
-        page.heading("Splits"),
-        _splits(comparison),
+    return page.render(
+        "comparison", title, about=about, numbers=numbers, star=star, names=comparison.names,
+        models=page.parameter_grid({name: model["parameters"] for name, model in comparison.models.items()}),
+        results=comparison_grid(comparison), splits=_split_grid(comparison),
+        drawn=[draw(comparison, metric) for metric in comparison.metrics for draw in (_values, _differences)],
+        tests=[*significance_grids(comparison), *_pair_grids(comparison)],
     )  # fmt: skip
 
 
-def _values(comparison: Comparison, metric: str) -> tuple[str, str]:
+def _values(comparison: Comparison, metric: str) -> Figure:
     name, by_split = f"values-{page.anchor(metric)}", comparison.values[metric]
     if comparison.over == "splits":
         values = dict(zip(comparison.names, by_split.T, strict=True))
-        return plots.splits(name, f"{metric} of each model on each split", values, metric), (
-            f"{metric} on each of {len(by_split)} splits; the stroke is the mean."
-        )
+        drawn = plots.splits(Labels(name, f"{metric} of each model on each split", metric), values)
+        return Figure(drawn, f"{metric} on each of {len(by_split)} splits; the stroke is the mean.")
     means, errors = comparison.means, comparison.standard_errors
     halves = {model: 1.96 * errors[model][metric] for model in comparison.names}
     ranges = {
@@ -59,10 +46,10 @@ def _values(comparison: Comparison, metric: str) -> tuple[str, str]:
     }
     known = not np.isnan(list(halves.values())).any()
     told = "mean ± 1.96 standard errors" if known else "one value of all users, so no error is known"
-    return plots.intervals(name, f"{metric} of each model", ranges, metric), f"{metric}: {told}."
+    return Figure(plots.intervals(Labels(name, f"{metric} of each model", metric), ranges), f"{metric}: {told}.")
 
 
-def _differences(comparison: Comparison, metric: str) -> tuple[str, str]:
+def _differences(comparison: Comparison, metric: str) -> Figure:
     pairs = comparison.values if comparison.over == "splits" else comparison.per_user
     values = pairs.get(metric, comparison.values[metric])
     rows = {}
@@ -79,13 +66,11 @@ def _differences(comparison: Comparison, metric: str) -> tuple[str, str]:
         else f"each model less the baseline {comparison.baseline}"
     )
     lower = " Below zero is better." if lower_is_better(metric) else ""
-    drawn = plots.differences(
-        f"differences-{page.anchor(metric)}", f"{metric}: {what}", rows, f"difference of {metric}"
-    )  # fmt: skip
+    labels = Labels(f"differences-{page.anchor(metric)}", f"{metric}: {what}", f"difference of {metric}")
     how = f"on the same {comparison.over}, with the mean and its 95 % interval (Student's t)"
     if len(values) < 2:
         how = "one value of all users, so no interval is known"
-    return drawn, f"{metric}: {what}, {how}.{lower}"
+    return Figure(plots.differences(labels, rows), f"{metric}: {what}, {how}.{lower}")
 
 
 def mean_interval(sample: NDArray[np.float64]) -> plots.Interval:
@@ -103,20 +88,22 @@ def mean_interval(sample: NDArray[np.float64]) -> plots.Interval:
     return mean, mean - half, mean + half
 
 
-def _matrix(comparison: Comparison, metric: str) -> str:
-    """All pairs at once, not corrected: row better than column."""
-    table = comparison.p_values(metric)
-    if np.isnan(table).all():
-        return ""
-    title = f"{metric}: p-values of “row is better than column”, t-test over {comparison.over}, not corrected"
-    rows = [
-        [name, *("" if math.isnan(value) else p_value(value) for value in values)]
-        for name, values in zip(comparison.names, table, strict=True)
-    ]
-    return page.paragraph(title + ":") + page.plain_table(["", *comparison.names], rows, title)
+def _pair_grids(comparison: Comparison) -> list[Grid]:
+    """For each metric all pairs at once, not corrected: row better than column."""
+    grids = []
+    for metric in comparison.metrics:
+        p_values = comparison.p_values(metric)
+        rows = [
+            [name, *("" if math.isnan(value) else p_value(value) for value in values)]
+            for name, values in zip(comparison.names, p_values, strict=True)
+        ]
+        title = f"{metric}: p-values of “row is better than column”, t-test over {comparison.over}, not corrected"
+        if not np.isnan(p_values).all():
+            grids.append(page.plain_grid(title, ["", *comparison.names], rows))
+    return grids
 
 
-def _splits(comparison: Comparison) -> str:
+def _split_grid(comparison: Comparison) -> Grid:
     rows = [
         [
             "–" if split["seed"] is None else str(split["seed"]),
@@ -127,4 +114,4 @@ def _splits(comparison: Comparison) -> str:
         for split in comparison.splits
     ]  # fmt: skip
     header = ["seed", "training users", "items", "interactions", "users judged", "skipped", "dropped"]
-    return page.plain_table(header, rows, "Splits")
+    return page.plain_grid("Splits", header, rows)

@@ -7,21 +7,23 @@ SVG shrinks with it and must be read on a phone.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
-
-from deql.errors import DeqlError
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
-    "COLOURS", "GRID", "INK", "MARKERS", "colour_of", "curve", "figure", "height_of", "log_axis", "mark", "marker_of",
-    "name_rows", "need_matplotlib", "round_ticks",
+    "COLOURS", "GRID", "INK", "MARKERS", "Labels", "colour_of", "curve", "log_axis", "log_range",
+    "mark", "marker_of", "name_rows", "plot", "round_ticks",
 ]  # fmt: skip
 
 COLOURS = 8
@@ -29,16 +31,37 @@ MARKERS = "osD^vPX*"
 INK, GRID = "#0a0b0c", "#0a0b0d"
 _COLOUR = [f"#0a0c0{place}" for place in range(COLOURS)]
 _VARIABLES = {INK: "ink", GRID: "grid"} | {colour: f"c{place}" for place, colour in enumerate(_COLOUR)}
-_WIDTH = 4.0
+_WIDTH, _HEIGHT = 4.0, 3.0
 _MOST_TICKS = 8
+_LOOK: dict[Any, Any] = {
+    "svg.fonttype": "none", "font.size": 10, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.edgecolor": GRID, "axes.labelcolor": INK, "text.color": INK,
+    "xtick.color": INK, "ytick.color": INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "grid.color": GRID,
+    "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "axes.xmargin": 0.02,
+    "xtick.major.size": 0, "ytick.major.size": 0, "text.parse_math": False, "axes.formatter.useoffset": False,
+}  # fmt: skip
+
+P = ParamSpec("P")
 
 
-def need_matplotlib() -> None:
-    """Say what to install, before the long work begins."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise DeqlError('reports need matplotlib: pip install "deql[report]"') from None
+@dataclass(frozen=True)
+class Labels:
+    """How a figure is labelled.
+
+    Attributes
+    ----------
+    name : str
+        Its id, which no other figure of the page has.
+    title : str
+        What is read aloud in its place.
+    x, y : str
+        The names of the axes.
+    """
+
+    name: str
+    title: str
+    x: str
+    y: str = ""
 
 
 def colour_of(row: int) -> str:
@@ -51,13 +74,9 @@ def marker_of(row: int) -> str:
     return MARKERS[row % COLOURS]
 
 
-def height_of(rows: int) -> float:
-    """Height of a figure with named rows."""
-    return 0.75 + 0.52 * rows
-
-
-def name_rows(axes: Axes, labels: Sequence[str]) -> None:
+def name_rows(axes: Axes, labels: Sequence[str], height: float = 0.52) -> None:
     """Rows from top to bottom, each with its name above: beside it there is no room on a phone."""
+    cast("Figure", axes.figure).set_figheight(0.75 + height * len(labels))
     axes.set_ylim(len(labels) - 0.6, -0.65)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
@@ -130,43 +149,57 @@ def round_ticks(low: float, high: float, digits: Sequence[int]) -> list[float]:
     return [tick for step in decades for digit in shown if low <= (tick := float(f"{digit}e{step}")) <= high]
 
 
-def figure(name: str, title: str, draw: Callable[[Axes], None], height: float = 3.0) -> str:
-    """An SVG element that belongs to its page: same fonts and colours, ids of its own, a title for readers."""
-    from io import StringIO
+def log_range(values: Sequence[float]) -> tuple[float, float]:
+    """Limits of a log axis: some room around the values, and no less than a factor of ten.
 
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    look: dict[Any, Any] = {
-        "svg.fonttype": "none", "svg.hashsalt": name, "font.size": 10, "axes.spines.top": False,
-        "axes.spines.right": False, "axes.edgecolor": GRID, "axes.labelcolor": INK, "text.color": INK,
-        "xtick.color": INK, "ytick.color": INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "grid.color": GRID,
-        "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "axes.xmargin": 0.02,
-        "xtick.major.size": 0, "ytick.major.size": 0, "text.parse_math": False, "axes.formatter.useoffset": False,
-    }  # fmt: skip
-    out = StringIO()
-    # Names may hold signs that the font used for measuring lacks; the reader's browser has its own fonts.
-    with matplotlib.rc_context(look), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        whole = Figure(figsize=(_WIDTH, height), layout="constrained")
-        axes = whole.add_subplot()
-        draw(axes)
-        whole.savefig(
-            out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        )
-    return _inline(out.getvalue(), name, title)
+    Examples
+    --------
+    >>> log_range([1.0, 100.0])
+    (0.5, 200.0)
+    >>> low, high = log_range([1.0])
+    >>> round(high / low, 6)
+    10.0
+    """
+    low, high = min(values) / 2, max(values) * 2
+    missing = max(1.0, math.sqrt(10 * low / high))
+    return low / missing, high * missing
 
 
-def _inline(svg: str, name: str, title: str) -> str:
+def plot(draw: Callable[Concatenate[Axes, P], None]) -> Callable[Concatenate[Labels, P], str]:
+    """Make a function that draws on axes one that takes labels in their place, and returns an SVG element.
+
+    The element belongs to its page: same fonts and colours, ids of its own, a title for readers.
+    """
+
+    @functools.wraps(draw)
+    def draw_svg(labels: Labels, /, *values: P.args, **options: P.kwargs) -> str:
+        import matplotlib
+        from matplotlib.figure import Figure
+
+        out = StringIO()
+        # Names may hold signs that the font used for measuring lacks; the reader's browser has its own fonts.
+        with matplotlib.rc_context(_LOOK | {"svg.hashsalt": labels.name}), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            whole = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
+            axes = whole.add_subplot(xlabel=labels.x, ylabel=labels.y)
+            draw(axes, *values, **options)
+            nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+            whole.savefig(out, format="svg", transparent=True, metadata=nothing)
+        return _inline(out.getvalue(), labels)
+
+    return draw_svg
+
+
+def _inline(svg: str, labels: Labels) -> str:
     view = re.search(r'viewBox="([^"]*)"', svg)
     assert view is not None
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     body = body[body.index(">", body.index("<svg")) + 1 :]
     # Only what stands in tags is changed: a model may be named anything.
-    body = re.sub(r"<[^>]*>", lambda tag: _at_home(tag[0], name), body)
-    label = f'<title id="{name}-title">{escape(title)}</title>'
-    head = f'<svg role="img" aria-labelledby="{name}-title" viewBox="{view[1]}">{label}'
-    return head + re.sub(r"\s*\n\s*", "\n", body).strip()
+    body = re.sub(r"<[^>]*>", lambda tag: _at_home(tag[0], labels.name), body)
+    name = f"{labels.name}-title"
+    head = f'<svg role="img" aria-labelledby="{name}" viewBox="{view[1]}">'
+    return head + f'<title id="{name}">{escape(labels.title)}</title>' + re.sub(r"\s*\n\s*", "\n", body).strip()
 
 
 def _at_home(tag: str, name: str) -> str:

@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.evaluation.comparison import lower_is_better
-from deql.evaluation.evaluator import Evaluation
+from deql._system.tables import Grid, number
+from deql.evaluation.evaluation_result import Evaluation
+from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
 from deql.report import page, plots
-from deql.report.tables import Cell, Grid, number
+from deql.report.page import Figure
+from deql.report.plots import Labels
 from deql.split import HeldOut
 
-__all__ = ["curve_metrics", "evaluation_grid", "evaluation_page"]
+__all__ = ["curve_metrics", "evaluation_page", "group_lengths"]
+
+Bounds = Mapping[str, Mapping[str, tuple[float, float]]]
+"""For each model and metric the ends of an interval."""
 
 _CURVES = ("recall", "ndcg")
 _GROUPS = 6
@@ -34,25 +39,6 @@ def curve_metrics(metrics: Sequence[str]) -> list[str]:
         np.unique(np.geomspace(1, max(longest, 1), 40).round().astype(int)) if longest > 40 else range(1, longest + 1)
     )
     return [f"{name}@{k}" for k in lengths for name in _CURVES]
-
-
-def evaluation_grid(results: Mapping[str, Evaluation], metrics: Sequence[str]) -> Grid:
-    """A row for each model, a column for each metric: mean ± standard error, best ones marked as such."""
-    best = {}
-    for metric in metrics:
-        means = {name: result.means[metric] for name, result in results.items()}
-        best[metric] = (min if lower_is_better(metric) else max)(means.values()) if len(means) > 1 else None
-    rows = [
-        (
-            [name],
-            [
-                Cell(number(mean := result.means[metric]), _spread(result, metric), mean == best[metric])
-                for metric in metrics
-            ],
-        )
-        for name, result in results.items()
-    ]
-    return Grid("Results", ["model", *metrics], rows)
 
 
 def evaluation_page(
@@ -81,81 +67,59 @@ def evaluation_page(
     """
     per_user = [metric for metric in metrics if all(metric in one.per_user for one in results.values())]
     bounds = {name: {metric: one.interval(metric) for metric in per_user} for name, one in results.items()}
-    first = next(iter(results.values()))
-    left_out = f"; {first.skipped:,} with nothing held out are left out" if first.skipped else ""
-    return page.page(
-        title,
-        page.facts(about),
-        page.heading("Models"),
-        page.model_table(models),
-        page.heading("Results"),
-        page.grid_table(evaluation_grid(results, metrics)),
-        page.paragraph(f"Mean ± standard error over {len(first.users):,} users{left_out}. Highlighted: best."),
-        _interval_table(bounds),
-        page.heading("Figures"),
-        page.key(results),
-        page.figures([
-            *(_intervals(results, bounds, metric) for metric in per_user),
-            *(_shares(results, metric) for metric in per_user[:2]),
-            *(_by_history(results, metric, target) for metric in per_user[:2]),
-            *(_by_length(results, name) for name in _CURVES if {f"{name}@1", f"{name}@2"} <= set(first.means)),
-        ]),
+    measured = next(iter(results.values())).means
+    drawn = [
+        *(_intervals(results, bounds, metric) for metric in per_user),
+        *(_shares(results, metric) for metric in per_user[:2]),
+        *(_by_history(results, metric, target) for metric in per_user[:2]),
+        *(_by_length(results, name) for name in _CURVES if {f"{name}@1", f"{name}@2"} <= set(measured)),
+    ]
+    return page.render(
+        "evaluation", title, about=about, models=page.parameter_grid(models), results=evaluation_grid(results, metrics),
+        legend=evaluation_legend(results), intervals=_interval_grid(bounds) if per_user else None, names=list(results),
+        drawn=drawn,
     )  # fmt: skip
 
 
-def _spread(result: Evaluation, metric: str) -> str:
-    error = result.standard_errors.get(metric, math.nan)
-    return "" if math.isnan(error) else number(error)
-
-
-def _interval_table(bounds: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
-    metrics = list(next(iter(bounds.values())))
-    if not metrics:
-        return ""
+def _interval_grid(bounds: Bounds) -> Grid:
     rows = [
         [name, *(f"{number(low)} to {number(high)}" for low, high in intervals.values())]
         for name, intervals in bounds.items()
     ]
-    note = "95 % of the means lie within these when users are drawn again at random (bootstrap)."
-    return page.plain_table(["95 % interval", *metrics], rows, "Intervals") + page.paragraph(note)
+    return page.plain_grid("Intervals", ["95 % interval", *next(iter(bounds.values()))], rows)
 
 
-def _intervals(
-    results: Mapping[str, Evaluation], bounds: Mapping[str, Mapping[str, tuple[float, float]]], metric: str
-) -> tuple[str, str]:
+def _intervals(results: Mapping[str, Evaluation], bounds: Bounds, metric: str) -> Figure:
     values = {name: (result.means[metric], *bounds[name][metric]) for name, result in results.items()}
-    title = f"{metric} by model, with 95 % intervals"
-    drawn = plots.intervals(f"interval-{page.anchor(metric)}", title, values, metric)
-    return drawn, f"{metric}: mean and 95 % bootstrap interval."
+    labels = Labels(f"interval-{page.anchor(metric)}", f"{metric} by model, with 95 % intervals", metric)
+    return Figure(plots.intervals(labels, values), f"{metric}: mean and 95 % bootstrap interval.")
 
 
-def _shares(results: Mapping[str, Evaluation], metric: str) -> tuple[str, str]:
+def _shares(results: Mapping[str, Evaluation], metric: str) -> Figure:
     values = {name: result.per_user[metric] for name, result in results.items()}
-    return plots.shares(
-        f"shares-{page.anchor(metric)}",
-        f"Share of users who reach each value of {metric}",
-        values,
-        f"at least this {metric}",
-    ), f"How {metric} is spread over users: the share of them with at least the value below."
+    title = f"Share of users who reach each value of {metric}"
+    labels = Labels(f"shares-{page.anchor(metric)}", title, f"at least this {metric}", "share of users")
+    told = f"How {metric} is spread over users: the share of them with at least the value below."
+    return Figure(plots.shares(labels, values), told)
 
 
-def _by_history(results: Mapping[str, Evaluation], metric: str, target: HeldOut) -> tuple[str, str]:
+def _by_history(results: Mapping[str, Evaluation], metric: str, target: HeldOut) -> Figure:
     sizes = dict(zip(target.seen.users.tolist(), np.diff(target.seen.matrix.indptr).tolist(), strict=True))
     lengths = np.array([sizes[user] for user in next(iter(results.values())).users.tolist()])
-    labels, groups = group_lengths(lengths)
+    ranges, groups = group_lengths(lengths)
     means, errors = {}, {}
     for name, result in results.items():
-        samples = [result.per_user[metric][groups == group] for group in range(len(labels))]
+        samples = [result.per_user[metric][groups == group] for group in range(len(ranges))]
         means[name] = [float(sample.mean()) for sample in samples]
         errors[name] = [
             float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else 0.0 for sample in samples
         ]
-    drawn = plots.lines(
-        f"history-{page.anchor(metric)}", f"{metric} by length of history", labels, means,
-        "items in the history", metric, errors,
+    labels = Labels(
+        f"history-{page.anchor(metric)}", f"{metric} by length of history", "items in the history", metric
     )  # fmt: skip
     counts = ", ".join(f"{count:,}" for count in np.bincount(groups).tolist())
-    return drawn, f"{metric} by how much of a user is known, ± standard error; users in each group: {counts}."
+    told = f"{metric} by how much of a user is known, ± standard error; users in each group: {counts}."
+    return Figure(plots.lines(labels, ranges, means, errors), told)
 
 
 def group_lengths(lengths: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
@@ -174,9 +138,10 @@ def group_lengths(lengths: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int
     return labels, np.searchsorted(starts, lengths, side="right") - 1
 
 
-def _by_length(results: Mapping[str, Evaluation], name: str) -> tuple[str, str]:
+def _by_length(results: Mapping[str, Evaluation], name: str) -> Figure:
     metrics = [metric for metric in next(iter(results.values())).means if metric.startswith(f"{name}@")]
     lengths = sorted(int(metric.partition("@")[2]) for metric in metrics)
     values = {model: [result.means[f"{name}@{k}"] for k in lengths] for model, result in results.items()}
-    drawn = plots.lines(f"length-{name}", f"{name}@k by k", [float(k) for k in lengths], values, "k", f"{name}@k")
-    return drawn, f"{name}@k for lists of 1 to {lengths[-1]} items."
+    labels = Labels(f"length-{name}", f"{name}@k by k", "k", f"{name}@k")
+    drawn = plots.lines(labels, [float(k) for k in lengths], values)
+    return Figure(drawn, f"{name}@k for lists of 1 to {lengths[-1]} items.")

@@ -4,127 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deql.evaluation.comparison import lower_is_better
+from deql._system.tables import counted
+from deql.metrics import lower_is_better
 from deql.report import page, plots
-from deql.report.tables import Cell, Grid, number
-from deql.tuning.space import PARAMETERS, Point, Space, ridges_around
+from deql.report.page import Figure
+from deql.report.plots import Labels
+from deql.tuning.space import PARAMETERS, Point, Space
+from deql.tuning.tuning_result import Tuning
+from deql.tuning.tuning_summary import best_by_point, edges, is_between_values, leaderboard_grid
 
-if TYPE_CHECKING:
-    from deql.tuning.tuning_result import Tuning
-
-__all__ = ["edges", "leaderboard_grid", "tuning_page", "verdict"]
+__all__ = ["rank_correlation", "space_in_words", "tuning_page"]
 
 _ROWS = 20
 _MOST_POWERS = 4
-_NEAR = 0.05
-
-Figure = tuple[str, str]
-
-
-def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
-    """The best models: their parameters and metrics; what all of them share is said in the title.
-
-    Marked is the best value of all models measured, shown or not.
-
-    Examples
-    --------
-    >>> import deql
-    >>> from deql.report.tables import text_table
-    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
-    >>> best = deql.tune(split, {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0})
-    >>> grid = leaderboard_grid(best, rows=3)
-    >>> grid.title
-    'Best 3 of 4 models on 2 inverses; these have l2 3, user_power 0, popularity_power 0'
-    >>> grid.header
-    ['#', 'dropout', 'b', 'ndcg@20', 'recall@20']
-    """
-    table = tuning.table
-    shown = table.head(rows)
-    metrics = [name for name in table.columns if name not in PARAMETERS]
-    best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
-    values = {name: shown[name].to_list() for name in PARAMETERS}
-    shared = {name: column[0] for name, column in values.items() if len(set(column)) == 1}
-    if len(shown) == 1:
-        shared = {name: value for name, value in shared.items() if value is None}
-    columns = [name for name in PARAMETERS if name not in shared]
-    lines = [
-        (
-            [str(place)],
-            [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
-            + [Cell(number(row[metric]), best=row[metric] == best[metric]) for metric in metrics],
-        )
-        for place, row in enumerate(shown.to_dicts(), start=1)
-    ]
-    of = f"Best {len(shown)} of {table.height:,}" if len(shown) < table.height else f"All {table.height:,}"
-    title = f"{of} {'model' if table.height == 1 else 'models'}"
-    title += f" on {_inverses(tuning)}"
-    words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
-    words += [f"no {name}" for name, value in shared.items() if value is None and getattr(tuning.space, name)]
-    return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
-
-
-def edges(tuning: Tuning) -> list[str]:
-    """A sentence for each parameter whose best value is the smallest or largest tried, so that more may lie beyond.
-
-    Natural limits, such as 0, are no edges, and neither is the only value of a parameter.
-    """
-    found = []
-    for name in PARAMETERS:
-        best, values = tuning.best[name], _tried(tuning, name)
-        # Where nothing is dropped, every b above 0 gives the same model.
-        if best is None or len(values) < 2 or (name == "b" and tuning.best["dropout"] == 0):
-            continue
-        side = _side(best, values, log=name == "l2")
-        if side == 0 or best == 0 or (name == "xi" and best == 1):
-            continue
-        which, way = ("largest", "upwards") if side > 0 else ("smallest", "downwards")
-        where = f"is the {which} tried" if best in values else f"is next to the {which} of the space"
-        found.append(f"The best {name} ({best:g}) {where}: widen --{name.replace('_', '-')} {way}.")
-    return found
-
-
-def verdict(tuning: Tuning) -> list[str]:
-    """What was found, in sentences: the result, what to know before believing it, and where to search on."""
-    return [tuning.sentence, *tuning.notes, *edges(tuning)]
 
 
 def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
     """The whole page; ``about`` tells of the data and the search, in words."""
-    grid = leaderboard_grid(tuning, _ROWS)
-    names, drawn = _interaction(tuning)
-    looks = _looks(tuning)
-    widen = edges(tuning)
-    return page.page(
-        title,
-        page.facts({**about, **_facts(tuning)}),
-        page.heading("Result"),
-        page.lead(tuning.sentence),
-        *(page.paragraph(note) for note in tuning.notes),
-        page.heading("Leaderboard"),
-        page.paragraph(grid.title + "."),
-        page.grid_table(grid, ranked=True),
-        page.paragraph(
-            f"Means over {tuning.judged:,} validation users. Highlighted: best of all models measured."
-        ),
-        page.heading("What b does"),
-        page.figures([_sensitivity(tuning, metric) for metric in tuning.curve.values]),
-        page.heading("Dropout and l2") if drawn else "",
-        page.key(names, "Lines") if names else "",
-        page.figures(drawn),
-        page.heading("First looks") if looks else "",
-        page.figures(looks),
-        page.heading("Edges of the space") if widen else "",
-        *(page.paragraph(sentence) for sentence in widen),
+    lines, interaction = _interaction(tuning)
+    return page.render(
+        "tuning", title, about={**about, **_facts(tuning)}, tuning=tuning, lines=lines, interaction=interaction,
+        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_looks(tuning), edges=edges(tuning),
+        sensitivity=[_sensitivity(tuning, metric) for metric in tuning.curve.values],
     )  # fmt: skip
 
 
 def _facts(tuning: Tuning) -> dict[str, str]:
     cost = f"{tuning.seconds:.0f} s" if tuning.seconds < 90 else f"{tuning.seconds / 60:.0f} min"
-    measured = f"{tuning.table.height:,} models on {_inverses(tuning)}, {cost}"
+    measured = f"{tuning.table.height:,} models on {counted(tuning.inverses, 'inverse', 'inverses')}, {cost}"
     if tuning.points is not None and tuning.points > tuning.inverses:
         measured += f"; the space has {tuning.points:,} points"
     if tuning.looks.height:
@@ -160,10 +70,9 @@ def space_in_words(space: Space) -> str:
 def _sensitivity(tuning: Tuning, metric: str) -> Figure:
     curve, best = tuning.curve, tuning.best
     top = curve.best(metric)
-    drawn = plots.optimum(
-        f"b-{page.anchor(metric)}", f"{metric} by b; best at b = {top:g}", list(curve.values).index(metric),
-        curve.b, curve.values[metric], curve.errors[metric], curve.b.index(top), "b", metric,
-    )  # fmt: skip
+    labels = Labels(f"b-{page.anchor(metric)}", f"{metric} by b; best at b = {top:g}", "b", metric)
+    colour = list(curve.values).index(metric)
+    drawn = plots.optimum(labels, colour, curve.b, curve.values[metric], curve.errors[metric], curve.b.index(top))
     text = (
         f"{metric} by b (a = 1), all else as the winner has it: best at b = {top:g}. Band: ± standard error; the users "
         "are the same at every b, so differences along the curve are surer than the band looks."
@@ -174,26 +83,26 @@ def _sensitivity(tuning: Tuning, metric: str) -> Figure:
         text += " Nothing is dropped, so every b above 0 gives the same model."
     elif metric == tuning.metric and best["b"] != top:
         text += f" The search, which tried fewer values, chose b = {best['b']:g}."
-    return drawn, text
+    return Figure(drawn, text)
 
 
 def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     """The best value at each point over l2, a line for each dropout: the lines' names, and the figures."""
-    best, looks = _best_by_point(tuning), _looks_by_point(tuning)
+    best, looks = best_by_point(tuning), _looks_by_point(tuning)
     dropouts = sorted({point.dropout for point in [*best, *looks]})
     if len({point[:2] for point in best}) < 2:
         return [], []
-    if _between(tuning) or len(dropouts) > plots.COLOURS:
+    if is_between_values(tuning) or len(dropouts) > plots.COLOURS:
         return [], [_strengths(tuning, best)]
     powers = sorted({point.user_power for point in best})
     shown = powers if len(powers) <= _MOST_POWERS else [tuning.best["user_power"]]
     figures = [_lines(tuning, best, power, dropouts) for power in shown]
-    drawn, text = figures[-1]
+    more = ""
     if shown != powers:
-        text += f" It is the winner's; {len(powers) - 1} others are not drawn."
+        more += f" It is the winner's; {len(powers) - 1} others are not drawn."
     for power in sorted({point.user_power for point in looks} - set(powers)):
-        text += _unmeasured(tuning, power)
-    figures[-1] = drawn, text
+        more += _unmeasured(tuning, power)
+    figures[-1] = Figure(figures[-1].svg, figures[-1].caption + more)
     if len(looks) > len(best) and _several_ridges(looks):
         figures.append(_looked_at(tuning, looks, dropouts))
     several = _several_ridges([*best, *looks])
@@ -206,11 +115,10 @@ def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: 
     lines = _by_dropout(best, power, dropouts, over)
     star = (tuning.best[over], tuning.best[tuning.metric]) if power == tuning.best["user_power"] else None
     title = f"{tuning.metric} by {'l2 and dropout' if over == 'l2' else 'dropout'}, user_power {power:g}"
-    drawn = plots.interaction(
-        f"interaction-{page.anchor(f'{power:g}')}", title, lines, star,
-        (min(best.values()), max(best.values())), over, tuning.metric, log=over == "l2",
-    )  # fmt: skip
-    return drawn, f"{title}: at each point the best of its {_rules(tuning)}." + _unmeasured(tuning, power)
+    labels = Labels(f"interaction-{page.anchor(f'{power:g}')}", title, over, tuning.metric)
+    drawn = plots.interaction(labels, lines, star, (min(best.values()), max(best.values())), log=over == "l2")
+    told = f"{title}: at each point the best of its {_rules(tuning)}." + _unmeasured(tuning, power)
+    return Figure(drawn, told)
 
 
 def _looked_at(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
@@ -218,11 +126,11 @@ def _looked_at(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[floa
     power, winner = tuning.best["user_power"], Point.of(tuning.best)
     star = (winner.l2, looks[winner]) if winner in looks else None
     title = f"First looks: {tuning.metric} by l2 and dropout, user_power {power:g}"
-    drawn = plots.interaction(
-        "interaction-looks", title, _by_dropout(looks, power, dropouts, "l2"), star,
-        (min(looks.values()), max(looks.values())), "l2", f"{tuning.metric}, on a sample", log=True,
-    )  # fmt: skip
-    return drawn, f"{title}, at all points and on a sample of the items, so on another scale. Star: the winner."
+    labels = Labels("interaction-looks", title, "l2", f"{tuning.metric}, on a sample")
+    lines, limits = _by_dropout(looks, power, dropouts, "l2"), (min(looks.values()), max(looks.values()))
+    drawn = plots.interaction(labels, lines, star, limits, log=True)
+    told = f"{title}, at all points and on a sample of the items, so on another scale. Star: the winner."
+    return Figure(drawn, told)
 
 
 def _by_dropout(
@@ -250,14 +158,14 @@ def _strengths(tuning: Tuning, best: Mapping[Point, float]) -> Figure:
     if len(powers) > 1:
         text += f" Points of all user_powers, {min(powers):g} to {max(powers):g}."
     text += _unmeasured(tuning)
-    return plots.scatter("interaction", title, points, 0, "l2", "dropout"), text
+    return Figure(plots.scatter(Labels("interaction", title, "l2", "dropout"), points, 0), text)
 
 
 def _looks(tuning: Tuning) -> list[Figure]:
     """First looks against full measurements, for points that have both."""
     if not tuning.looks.height:
         return []
-    best, looks = _best_by_point(tuning), _looks_by_point(tuning)
+    best, looks = best_by_point(tuning), _looks_by_point(tuning)
     both = [point for point in best if point in looks]
     if not both:
         return []
@@ -274,8 +182,8 @@ def _looks(tuning: Tuning) -> list[Figure]:
     if winner in looks:
         text += f" By first look the winner was number {list(looks).index(winner) + 1:,} of {len(looks):,}."
     star = max(range(len(both)), key=lambda place: both[place] == winner)
-    drawn = plots.agreement("looks", title, x, y, star, "first look", "full measurement")
-    return [(drawn, text)]
+    labels = Labels("looks", title, "first look", "full measurement")
+    return [Figure(plots.agreement(labels, x, y, star), text)]
 
 
 def rank_correlation(x: list[float], y: list[float]) -> float:
@@ -293,21 +201,9 @@ def rank_correlation(x: list[float], y: list[float]) -> float:
     return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
 
 
-def _best_by_point(tuning: Tuning) -> dict[Point, float]:
-    """What each point measured is worth with its best rule, best first."""
-    found: dict[Point, float] = {}
-    for row in tuning.table.to_dicts():
-        found.setdefault(Point.of(row), row[tuning.metric])
-    return found
-
-
 def _looks_by_point(tuning: Tuning) -> dict[Point, float]:
     """What each point was worth at its first look, best first."""
     return {Point.of(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
-
-
-def _inverses(tuning: Tuning) -> str:
-    return f"{tuning.inverses:,} {'inverse' if tuning.inverses == 1 else 'inverses'}"
 
 
 def _rules(tuning: Tuning) -> str:
@@ -316,45 +212,10 @@ def _rules(tuning: Tuning) -> str:
 
 def _unmeasured(tuning: Tuning, user_power: float | None = None) -> str:
     """How many points had a first look only."""
-    measured = _best_by_point(tuning)
+    measured = best_by_point(tuning)
     left = [
         point for point in _looks_by_point(tuning)
         if point not in measured and user_power in (None, point.user_power)
     ]  # fmt: skip
-    count = f"{len(left):,} {'point' if len(left) == 1 else 'points'}"
     where = "" if user_power is None else f" with user_power {user_power:g}"
-    return f" Not drawn: {count}{where} that had a first look only." if left else ""
-
-
-def _between(tuning: Tuning) -> bool:
-    """Whether the search went between the values of the space, as Optuna does."""
-    space = tuning.space
-    return any(
-        point.dropout not in space.dropout or point.user_power not in space.user_power
-        for point in _best_by_point(tuning)
-    )
-
-
-def _tried(tuning: Tuning, name: str) -> list[float]:
-    """The values of a parameter that were tried; of an l2 that follows the data, with the winner's user_power."""
-    values = getattr(tuning.space, name)
-    if name not in Point._fields:
-        return list(values)
-    if _between(tuning):
-        around = [ridge * float(tuning.model.gram_diagonal_.mean()) for ridge in ridges_around(1.0)]
-        return list(around if values is None else values)
-    rows = [*tuning.table.to_dicts(), *tuning.looks.to_dicts()]
-    mine = [row for row in rows if values is not None or row["user_power"] == tuning.best["user_power"]]
-    return sorted({row[name] for row in mine})
-
-
-def _side(value: float, values: list[float], log: bool) -> int:
-    """1 at the largest of the values, −1 at the smallest, 0 elsewhere; a value between them may be close to either."""
-    if value in values:
-        return (value == max(values)) - (value == min(values))
-    low, high = min(values), max(values)
-    if log:
-        low = min(one for one in values if one > 0)
-        value, low, high = math.log(value), math.log(low), math.log(high)
-    across = (value - low) / (high - low) if high > low else 0.5
-    return (across > 1 - _NEAR) - (across < _NEAR)
+    return f" Not drawn: {counted(len(left), 'point', 'points')}{where} that had a first look only." if left else ""

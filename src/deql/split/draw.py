@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 
 from deql.errors import ParameterError
 
-__all__ = ["check_seed", "check_share", "hide"]
-
+__all__ = ["check_share", "hide"]
 
 _AT_A_TIME = 2**20
 
@@ -21,13 +20,6 @@ def check_share(name: str, share: Any) -> None:
     """Refuse what is not strictly between 0 and 1."""
     if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share < 1:
         raise ParameterError(f"{name} must be a share between 0 and 1, got {share!r}")
-
-
-def check_seed(seed: Any) -> int:
-    """The seed as a plain whole number."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ParameterError(f"seed must be a whole number from 0 up, got {seed!r}")
-    return int(seed)
 
 
 def hide(matrix: csr_array, share: float, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -1,23 +1,29 @@
-"""What a split is made of, whichever protocol made it."""
+"""What a split is made of, whichever protocol made it, and the file that keeps it bit for bit."""
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from deql.data import Interactions
-from deql.errors import DataError
+from deql.data import Interactions, Step
+from deql.errors import DataError, SplitFileError
+from deql.io import container
+from deql.io.container import Arrays, FileKind, pack_text, unpack_text
 
-__all__ = ["HeldOut", "Split"]
+__all__ = ["HeldOut", "Split", "load_split"]
+
+_KIND = FileKind("deql-split", 1, SplitFileError, "make the split again")
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Users to be judged on: what the model may see of them and what it is to find.
+    """Users to evaluate on: what the model may see of them and what it is to find.
 
     Attributes
     ----------
@@ -37,7 +43,7 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Training interactions and two sets of users to be judged on.
+    """Training interactions and two sets of users to evaluate on.
 
     Attributes
     ----------
@@ -47,7 +53,7 @@ class Split:
     test : HeldOut
     dropped : dict
         What the protocol leaves out: ``items`` that train does not have, ``interactions`` with them,
-        and ``users`` who are not judged in the test because too little is left of them.
+        and ``users`` who are not evaluated in the test because too little is left of them.
     protocol : str
         ``"strong"``, ``"weak"``, ``"leave-last"``, or ``"published"`` for files that come split.
     seed : int or None
@@ -77,12 +83,12 @@ class Split:
         if self.seed is not None:
             asked.append(f"seed {self.seed}")
         validated = "" if self.validation is None else f"{self.validation.seen.n_users:,} users to validate and "
-        judged = f"{validated}{self.test.seen.n_users:,}{'' if validated else ' users'} to test on"
+        tested = f"{validated}{self.test.seen.n_users:,}{'' if validated else ' users'} to test on"
         dropped = ", ".join(
             f"{count:,} {what.removesuffix('s') if count == 1 else what}" for what, count in self.dropped.items()
         )
         return (
-            f"{', '.join(asked)}: {self.train.n_users:,} users × {self.train.n_items:,} items to train on, {judged}; "
+            f"{', '.join(asked)}: {self.train.n_users:,} users × {self.train.n_items:,} items to train on, {tested}; "
             f"dropped: {dropped or 'nothing'}"
         )
 
@@ -96,9 +102,7 @@ class Split:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the split to one file, which :func:`deql.load_split` reads back bit for bit."""
-        from deql.split.file import write
-
-        write(Path(path), self)
+        _write(Path(path), self)
 
 
 def _row(part: str, seen: Interactions, held_out: Interactions | None) -> dict[str, Any]:
@@ -109,3 +113,109 @@ def _row(part: str, seen: Interactions, held_out: Interactions | None) -> dict[s
         "seen": seen.n_interactions,
         "held_out": None if held_out is None else held_out.n_interactions,
     }
+
+
+def _write(path: Path, split: Split) -> None:
+    """Write a split to one file, whole or not at all."""
+    train = split.train
+    arrays = _pack_part("train", train) | _pack("train_users", train.users) | _pack("items", train.items)
+    if train.titles is not None:
+        arrays |= _pack("titles", train.titles)
+    repeats = []
+    for name, held in (("validation", split.validation), ("test", split.test)):
+        if held is None:
+            continue
+        arrays |= _pack_part(f"{name}_held_out", held.held_out)
+        for part in (held.seen, held.held_out):
+            if part.items is not train.items and part.items.tolist() != train.items.tolist():
+                raise SplitFileError(f"a split can be saved only if {name} has the items of train in the same order")
+        # Published splits show all of train again; it is stored once.
+        if held.seen is train:
+            repeats.append(name)
+        else:
+            arrays |= _pack(f"{name}_users", held.seen.users) | _pack_part(f"{name}_seen", held.seen)
+    facts = {
+        "protocol": split.protocol,
+        "seed": split.seed,
+        "parameters": split.parameters,
+        "dropped": split.dropped,
+        "steps": [asdict(step) for step in train.steps],
+        "titles": train.titles is not None,
+        "repeats": repeats,
+    }
+    text = json.dumps(facts, default=np.generic.item, ensure_ascii=False)
+    container.write(_KIND, path, {"split": text}, arrays)
+
+
+def load_split(path: str | os.PathLike[str]) -> Split:
+    """Read a split file, as ``split.save`` wrote it.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    Split
+        The very same: matrices, ids, times, titles, steps, and what was asked and dropped.
+
+    Raises
+    ------
+    SplitFileError
+        If the file is missing, truncated, altered, not a split file, or of a newer format.
+
+    Examples
+    --------
+    >>> import tempfile, os, deql
+    >>> split = deql.split_strong(deql.datasets.debian())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     split.save(os.path.join(folder, "debian.split"))
+    ...     load_split(os.path.join(folder, "debian.split")).describe() == split.describe()
+    True
+    """
+    path = Path(path)
+    metadata, arrays = container.read(_KIND, path)
+    try:
+        facts = json.loads(metadata["split"])
+        common = {
+            "items": unpack_text("items", arrays),
+            "titles": unpack_text("titles", arrays) if facts["titles"] else None,
+            "steps": tuple(Step(**step) for step in facts["steps"]),
+        }
+        train = _unpack_part("train", arrays, unpack_text("train_users", arrays), common)
+
+        def part(name: str) -> HeldOut:
+            seen = train
+            if name not in facts["repeats"]:
+                seen = _unpack_part(f"{name}_seen", arrays, unpack_text(f"{name}_users", arrays), common)
+            return HeldOut(seen, _unpack_part(f"{name}_held_out", arrays, seen.users, common))
+
+        validation = part("validation") if "validation_held_out_indptr" in arrays else None
+        return Split(
+            train, validation, part("test"), facts["dropped"], facts["protocol"], facts["seed"], facts["parameters"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise SplitFileError(f"{path} is damaged: {error}") from None
+
+
+def _pack(name: str, values: Any) -> Arrays:
+    try:
+        return pack_text(name, values)
+    except TypeError:
+        what = name.rpartition("_")[2]
+        raise SplitFileError(f"a split can be saved only if its {what} are integers or text") from None
+
+
+def _pack_part(name: str, part: Interactions) -> Arrays:
+    matrix = part.matrix
+    arrays = {f"{name}_data": matrix.data, f"{name}_indices": matrix.indices, f"{name}_indptr": matrix.indptr}
+    return arrays if part.times is None else arrays | {f"{name}_times": part.times}
+
+
+def _unpack_part(name: str, arrays: Arrays, users: Any, common: dict[str, Any]) -> Interactions:
+    """A part in memory of its own: the file may be replaced, and kernels want ordinary arrays."""
+    data, indices, indptr = (np.array(arrays[f"{name}_{field}"]) for field in ("data", "indices", "indptr"))
+    matrix = csr_array((data, indices, indptr), shape=(len(users), len(common["items"])))
+    matrix.check_format(full_check=True)
+    times = np.array(arrays[f"{name}_times"]) if f"{name}_times" in arrays else None
+    return Interactions(matrix, users, times=times, **common)

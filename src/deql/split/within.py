@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
-from deql.errors import DataError, ParameterError
-from deql.split.draw import check_seed, check_share, hide
+from deql.errors import DataError
+from deql.split.draw import check_share, hide
 from deql.split.parts import HeldOut, Split
 
 __all__ = ["split_leave_last", "split_weak"]
@@ -18,8 +19,8 @@ Mask = NDArray[np.bool_]
 def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.1, seed: int = 0) -> Split:
     """Weak generalisation: every user is in the training data, and some interactions of each are held out.
 
-    The test is judged with everything else of the user in sight, validation's interactions included;
-    validation is judged with train in sight. Users with fewer than two interactions stay in train.
+    The test is evaluated with everything else of the user in sight, validation's interactions included;
+    validation with train in sight. Users with fewer than two interactions stay in train.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.
     check_share("held_out", held_out)
     if isinstance(validation, bool) or validation != 0:
         check_share("validation", validation)
-    seed = check_seed(seed)
+    seed = check_whole("seed", seed, least=0)
     bits = np.random.PCG64(seed)
     in_test = hide(data.matrix, held_out, bits.random_raw(data.n_interactions))
     in_validation = None
@@ -90,9 +91,8 @@ def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> 
     >>> split.test.held_out.history("b"), split.dropped
     (['tea'], {'items': 1, 'interactions': 1, 'users': 1})
     """
-    for name, count, least in (("test", test, 1), ("validation", validation, 0)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-            raise ParameterError(f"{name} must be a whole number from {least} up, got {count!r}")
+    check_whole("test", test)
+    check_whole("validation", validation, least=0)
     if data.times is None:
         raise DataError("leave-last needs to know when things happened: say time=… with that column when reading")
     if not np.isfinite(data.times).all():
@@ -134,12 +134,12 @@ def _within_users(
         kept = data.keep(mask & findable)
         return kept if known.all() else kept.take_items(known)
 
-    def judged(seen: Mask, target: Mask) -> HeldOut:
+    def evaluated(seen: Mask, target: Mask) -> HeldOut:
         whole = part(target)
         users = np.diff(whole.matrix.indptr) > 0
         return HeldOut(part(seen).take_users(users), whole.take_users(users))
 
-    test = judged(~in_test, in_test)
+    test = evaluated(~in_test, in_test)
     dropped["users"] -= test.seen.n_users
-    validation = None if in_validation is None else judged(in_train, in_validation)
+    validation = None if in_validation is None else evaluated(in_train, in_validation)
     return Split(part(in_train), validation, test, dropped, protocol, seed, parameters)

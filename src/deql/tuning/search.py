@@ -1,4 +1,8 @@
-"""Which points to measure: all of a grid, the best of it by a first look, or those that Optuna asks for."""
+"""Which points to measure: all of a grid, the best of it after screening, or those that Optuna asks for.
+
+Screening measures a point on a sample of the items first, a cheap trial of low fidelity; like one round of successive
+halving, only the best quarter of the points go on to a full inverse.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import numpy as np
 from deql._system.progress import Report, stages
 from deql.errors import DeqlError
 from deql.tuning.space import Point, Space, ridges_around
-from deql.tuning.trials import Workbench
+from deql.tuning.trials import TrialStore
 
 if TYPE_CHECKING:
     import optuna
@@ -21,52 +25,52 @@ __all__ = ["KEPT", "SEARCHES", "need_optuna", "search_grid", "search_optuna"]
 SEARCHES = ("grid", "optuna")
 
 KEPT = 1 / 4
-"""Share of the points that go on to a full inverse after the first look."""
+"""Share of the points that go on to a full inverse after screening."""
 
 _LEAST_KEPT = 6
 _MOST_REPEATS = 50
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def search_grid(bench: Workbench, points: Sequence[Point]) -> None:
-    """Measure the points; with first looks only the best quarter of them, and within the budget.
+def search_grid(store: TrialStore, points: Sequence[Point]) -> None:
+    """Measure the points; after screening only the best quarter of them, and within the budget.
 
-    Where time may end it early, the points come from all over the grid, and after first looks the best come first.
+    Where time may end it early, the points come from all over the grid, and after screening the best come first.
     """
-    timed = bench.budget.seconds is not None
+    timed = store.budget.seconds is not None
     chosen = list(points)
-    if timed or (bench.small is None and bench.budget.inverses is not None):
+    if timed or (store.small is None and store.budget.inverses is not None):
         chosen = [points[place] for place in spread_order(len(points))]
-    if bench.small is not None:
-        with stages(bench.full.progress) as stage:
-            looked_at = _look_at(bench, chosen, stage("First looks"))
-        chosen = kept_after_looks(looked_at, [bench.look(point) for point in looked_at], len(points))
-    bench.left_out = len(chosen)
-    chosen = chosen[: bench.budget.inverses]
-    bench.planned = len(chosen)
+    if store.small is not None:
+        with stages(store.full.progress) as stage:
+            screened = _screen(store, chosen, stage("First looks"))
+        chosen = kept_after_screening(screened, [store.screen(point) for point in screened], len(points))
+    store.left_out = len(chosen)
+    chosen = chosen[: store.budget.inverses]
+    store.planned = len(chosen)
     for point in chosen if timed else by_user_power(chosen):
-        if bench.may_measure(point):
-            bench.measure(point)
-            bench.left_out -= 1
+        if store.may_measure(point):
+            store.measure(point)
+            store.left_out -= 1
 
 
-def _look_at(bench: Workbench, points: Sequence[Point], report: Report | None) -> list[Point]:
-    """Take first looks, as many as the budget allows; those points that gave a model."""
+def _screen(store: TrialStore, points: Sequence[Point], report: Report | None) -> list[Point]:
+    """Screen points, as many as the budget allows; those that gave a model."""
     found = []
     for done, point in enumerate(points):
         if report is not None:
             report(done, len(points))
-        if bench.may_look(point) and bench.look(point) > -math.inf:
+        if store.may_screen(point) and store.screen(point) > -math.inf:
             found.append(point)
-    if bench.small is not None:
-        bench.small.release()
+    if store.small is not None:
+        store.small.release()
     return found
 
 
-def search_optuna(bench: Workbench, space: Space, seed: int) -> None:
+def search_optuna(store: TrialStore, space: Space, seed: int) -> None:
     """Measure what Optuna's TPE sampler asks for, between the smallest and the largest value of each axis.
 
-    A trial whose first look is not in the best quarter of those so far is pruned.
+    A trial that is not in the best quarter of those screened so far is pruned.
     """
     optuna = need_optuna()
     verbosity = optuna.logging.get_verbosity()
@@ -75,28 +79,28 @@ def search_optuna(bench: Workbench, space: Space, seed: int) -> None:
         direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed), pruner=optuna.pruners.NopPruner()
     )
     optuna.logging.set_verbosity(verbosity)
-    looks: list[float] = []
+    screened: list[float] = []
     asked: set[Point] = set()
     nothing_new = 0
-    bench.planned = bench.budget.inverses
+    store.planned = store.budget.inverses
     while nothing_new < _MOST_REPEATS:
         trial = study.ask()
-        point = _suggest(trial, space, bench.full.mean_diagonal)
+        point = _suggest(trial, space, store.full.mean_diagonal)
         nothing_new = nothing_new + 1 if point in asked else 0
         asked.add(point)
-        if not bench.may_measure(point):
+        if not store.may_measure(point):
             break
-        if bench.small is not None and bench.may_look(point):
-            worth = bench.look(point)
+        if store.small is not None and store.may_screen(point):
+            worth = store.screen(point)
             if worth > -math.inf:
                 trial.report(worth, step=0)
                 # Optuna's own pruners compare with trials that were not pruned, so that their bar would only rise.
-                below = len(looks) >= _LEAST_KEPT and worth < np.quantile(looks, 1 - KEPT)
-                looks.append(worth)
+                below = len(screened) >= _LEAST_KEPT and worth < np.quantile(screened, 1 - KEPT)
+                screened.append(worth)
                 if below:
                     study.tell(trial, state=optuna.trial.TrialState.PRUNED)
                     continue
-        worth = bench.measure(point)
+        worth = store.measure(point)
         if worth > -math.inf:
             study.tell(trial, worth)
         else:
@@ -129,13 +133,13 @@ def _suggest(trial: optuna.Trial, space: Space, mean_diagonal: Callable[[float],
     return Point(l2 if space.l2 else float(f"{l2 * mean_diagonal(user_power):.3g}"), dropout, user_power)
 
 
-def kept_after_looks(points: Sequence[Point], worth: Sequence[float], of: int) -> list[Point]:
-    """The best of the points, best first: as many as a quarter of ``of``, how many there were to look at.
+def kept_after_screening(points: Sequence[Point], worth: Sequence[float], of: int) -> list[Point]:
+    """The best of the points, best first: as many as a quarter of ``of``, how many there were to screen.
 
     Examples
     --------
     >>> points = [Point(float(l2), 0.0, 0.0) for l2 in range(30)]
-    >>> [int(point.l2) for point in kept_after_looks(points, [-abs(l2 - 7.2) for l2 in range(30)], 30)]
+    >>> [int(point.l2) for point in kept_after_screening(points, [-abs(l2 - 7.2) for l2 in range(30)], 30)]
     [7, 8, 6, 9, 5, 10, 4, 11]
     """
     order = sorted(range(len(points)), key=lambda place: -worth[place])

@@ -1,4 +1,4 @@
-"""What is searched: values that need an inverse each, and values that every inverse gives for nothing."""
+"""The search space: values that need an inverse each, and values that every inverse gives for nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ import numpy as np
 from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
-__all__ = ["NAMED", "PARAMETERS", "Point", "Rule", "Space", "as_space", "in_words", "ridges_around", "with_axes"]
+__all__ = [
+    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "as_space", "in_words", "ridges_around", "with_axes",
+]  # fmt: skip
 
-Rule = dict[str, float]
+RuleParameters = dict[str, float]
 """Parameters for ``with_rule``: b or xi, and popularity_power."""
 
 _BELOW, _ABOVE = 2, 3
 
 
 class Point(NamedTuple):
-    """What P depends on."""
+    """A point of the search space: what P depends on."""
 
     l2: float
     dropout: float
@@ -108,7 +110,7 @@ class Space:
             for l2, dropout in product(self.l2 or ridges_around(mean_diagonal(user_power)), self.dropout)
         ]
 
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[RuleParameters]:
         """All combinations that share an inverse."""
         main = [{"b": b} for b in self.b] + [{"xi": xi} for xi in self.xi]
         return [rule | {"popularity_power": power} for power in self.popularity_power for rule in main]

@@ -12,43 +12,43 @@ from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
 from deql.linalg.solve import Options, make_gram
 from deql.models import DEQL
 from deql.models.solvable import check_solvable_without_ridge
-from deql.tuning.space import Point, Rule
-from deql.tuning.tuning_data import Ground
+from deql.tuning.space import Point, RuleParameters
+from deql.tuning.tuning_data import TuningData
 
 __all__ = ["Trainer"]
 
 
 class Trainer:
-    """Fits and judges points.
+    """Fits points and evaluates them on the validation users.
 
     It keeps the Gram matrix of the user_power that was asked for last, so points are best taken user_power by
     user_power; memory is that of the Gram matrix and one inverse.
 
     Parameters
     ----------
-    ground : Ground
+    data : TuningData
     dtype : str
     progress : bool
     weighed_by : csr_array, optional
-        The matrix whose users' lengths decide their weights, if not that of ``ground``: the whole one, where
-        ``ground`` has a sample of its items.
+        The matrix whose users' lengths decide their weights, if not that of ``data``: the whole one, where
+        ``data`` has a sample of its items.
     grams : int, default 1
         How many Gram matrices to keep.
     """
 
     def __init__(
-        self, ground: Ground, dtype: str, progress: bool, weighed_by: csr_array | None = None, grams: int = 1
+        self, data: TuningData, dtype: str, progress: bool, weighed_by: csr_array | None = None, grams: int = 1
     ) -> None:
-        self.ground = ground
+        self.data = data
         self.dtype = dtype
         self.progress = progress
-        self._weighed_by = ground.train.matrix if weighed_by is None else weighed_by
+        self._weighed_by = data.train.matrix if weighed_by is None else weighed_by
         self._most = grams
         self._shared: dict[float, SharedGram] = {}
 
     def mean_diagonal(self, user_power: float) -> float:
         """Mean of D over the items."""
-        return float(weighted_diagonal(self.ground.train.matrix, user_weights(self._weighed_by, user_power)).mean())
+        return float(weighted_diagonal(self.data.train.matrix, user_weights(self._weighed_by, user_power)).mean())
 
     def model(self, point: Point) -> DEQL:
         """A model at the point, not fitted; its rule is still to be chosen."""
@@ -58,17 +58,17 @@ class Trainer:
     def fit(self, point: Point) -> DEQL:
         """The model at the point, fitted."""
         l2, dropout, user_power = point
-        if l2 == 0 and self.ground.final is not self.ground.train:
+        if l2 == 0 and self.data.final is not self.data.train:
             # Else the winner might turn out to have no solution on the data it is to be fitted on in the end.
-            final = self.ground.final
+            final = self.data.final
             diagonal = weighted_diagonal(final.matrix, user_weights(final.matrix, user_power))
             check_solvable_without_ridge(final, diagonal, dropout)
-        return self.model(point).fit_gram(self.ground.train, self._gram(user_power))
+        return self.model(point).fit_gram(self.data.train, self._gram(user_power))
 
-    def judge(self, point: Point, rules: Sequence[Rule], metrics: Sequence[str]) -> list[Evaluation]:
+    def evaluate(self, point: Point, rules: Sequence[RuleParameters], metrics: Sequence[str]) -> list[Evaluation]:
         """Each rule at the point, in one pass over the validation users."""
         model = self.fit(point)
-        return evaluate([model.with_rule(**rule) for rule in rules], self.ground.validation, metrics)
+        return evaluate([model.with_rule(**rule) for rule in rules], self.data.validation, metrics)
 
     def release(self) -> None:
         """Let the Gram matrices go."""
@@ -78,7 +78,7 @@ class Trainer:
         if user_power not in self._shared:
             if len(self._shared) == self._most:  # before the next is made: one more would need its memory too
                 del self._shared[next(iter(self._shared))]
-            matrix = self.ground.train.matrix
+            matrix = self.data.train.matrix
             weights = user_weights(self._weighed_by, user_power)
             options = Options(dtype=self.dtype)
             engine = options.choose(matrix, self._most + 1)  # the Gram matrices that are kept, and an inverse

@@ -1,23 +1,23 @@
-"""The state of a search: what was measured, what it cost, what is left to spend."""
+"""Trials: what was measured, what it cost, what is left of the budget."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deql.errors import DeqlError, JournalError, ParameterError
-from deql.evaluation.comparison import lower_is_better
-from deql.evaluation.model_groups import Tell
 from deql.io.journal import Journal
-from deql.tuning.space import Point, Rule, in_words
+from deql.metrics import lower_is_better
+from deql.tuning.space import Point, RuleParameters, in_words
 from deql.tuning.trainer import Trainer
 
-__all__ = ["Budget", "Outcome", "Workbench"]
+__all__ = ["Budget", "Trial", "TrialStore"]
 
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
@@ -57,8 +57,8 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a point was found to be worth.
+class Trial:
+    """A point, and how good the models on its inverse are.
 
     Attributes
     ----------
@@ -76,75 +76,81 @@ class Outcome:
     failure: str | None = None
 
 
-class Workbench:
-    """Measures points, each of them once: what the journal has is remembered, not measured again.
+@dataclass(eq=False)
+class TrialStore:
+    """Runs trials, each of them once: what the journal has is remembered, not measured again.
 
     So a search that asks the same questions in the same order goes on where it was killed.
 
-    Parameters
+    Attributes
     ----------
     full, small : Trainer
-        The whole data, and a sample of the items for a first look; None for no first looks.
-    rules : sequence of Rule
-    metrics : sequence of str
+        The whole data, and a sample of the items to screen points on; None for no screening.
+    rules : list of RuleParameters
+    metrics : list of str
         The first one decides.
     journal : Journal
     budget : Budget
-    tell : callable, optional
-        Called with a line for each point measured.
+    tell : callable or None
+        Called with a line for each trial.
+    screened, trials : dict of Point to Trial
+        What was measured on the sample, and on the whole data.
+    planned : int or None
+        How many trials there will be, if that is known.
+    left_out : int
+        How many points were still to be measured.
     """
 
-    def __init__(
-        self,
-        full: Trainer,
-        small: Trainer | None,
-        rules: Sequence[Rule],
-        metrics: Sequence[str],
-        journal: Journal,
-        budget: Budget,
-        tell: Tell | None = None,
-    ) -> None:
-        self.full, self.small = full, small
-        self.rules, self.metrics, self.journal, self.budget = list(rules), list(metrics), journal, budget
+    full: Trainer
+    small: Trainer | None
+    rules: list[RuleParameters]
+    metrics: list[str]
+    journal: Journal
+    budget: Budget
+    tell: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
         self.planned: int | None = None
         self.left_out = 0
-        self._tell = tell
-        self._sign = -1.0 if lower_is_better(metrics[0]) else 1.0
-        self.looks: dict[Point, Outcome] = {}
-        self.outcomes: dict[Point, Outcome] = {}
-        for record in journal.records:
-            known = {"look": self.looks, "point": self.outcomes}.get(record["step"])
-            if known is not None:
-                outcome = _outcome(record)
-                if outcome is None or (outcome.failure is None and not self._is_whole(outcome, record["step"])):
-                    raise JournalError(f"{journal.path} is damaged: delete it to begin again")
-                known[outcome.point] = outcome
+        self._sign = -1.0 if lower_is_better(self.metrics[0]) else 1.0
+        self.screened: dict[Point, Trial] = {}
+        self.trials: dict[Point, Trial] = {}
+        for record in self.journal.records:
+            step = record["step"]
+            if step in ("look", "point"):
+                known, metrics = (self.screened, self.metrics[:1]) if step == "look" else (self.trials, self.metrics)
+                trial = _trial(record)
+                if trial is None or (trial.failure is None and not self._is_whole(trial, metrics)):
+                    raise JournalError(f"{self.journal.path} is damaged: delete it to begin again")
+                known[trial.point] = trial
 
     @property
     def spent(self) -> float:
         """Seconds, all runs of the search together."""
-        return _seconds(self.looks) + _seconds(self.outcomes)
+        return _seconds(self.screened) + _seconds(self.trials)
 
-    def may_look(self, point: Point) -> bool:
-        """Whether a first look at the point is known or can be afforded: looks may take half of the time."""
+    def may_screen(self, point: Point) -> bool:
+        """Whether the point is screened or that can be afforded: screening may take half of the time."""
         limit = self.budget.seconds
-        return point in self.looks or not self.looks or limit is None or _seconds(self.looks) < limit / 2
+        return point in self.screened or not self.screened or limit is None or _seconds(self.screened) < limit / 2
 
     def may_measure(self, point: Point) -> bool:
-        """Whether the point is known or can be afforded; one always can."""
+        """Whether the point is measured or that can be afforded; one always can."""
         inverses, seconds = self.budget.inverses, self.budget.seconds
-        if point in self.outcomes or not self.outcomes:
+        if point in self.trials or not self.trials:
             return True
-        if inverses is not None and len(self.outcomes) >= inverses:
+        if inverses is not None and len(self.trials) >= inverses:
             return False
         return seconds is None or self.spent < seconds
 
-    def look(self, point: Point) -> float:
+    def screen(self, point: Point) -> float:
         """What the point is worth on the sample of items, larger is better."""
-        if point not in self.looks:
+        if point not in self.screened:
             assert self.small is not None
-            self.looks[point] = self._measure(self.small, point, "look", self.metrics[:1])
-        return self._worth(self.looks[point])
+            trial = self._run(self.small, point, self.metrics[:1])
+            self._append("look", trial)
+            self.screened[point] = trial
+        return self._worth(self.screened[point])
 
     def measure(self, point: Point, journaled: bool = True) -> float:
         """What the point is worth, larger is better.
@@ -152,84 +158,84 @@ class Workbench:
         Without the journal it is for this run alone, which then ends: a search that goes on must not find what it
         would not have asked for.
         """
-        if point not in self.outcomes:
-            self.outcomes[point] = outcome = self._measure(self.full, point, "point", self.metrics, journaled)
-            if self._tell is not None:
-                self._tell(self._line(outcome))
-        return self._worth(self.outcomes[point])
+        if point not in self.trials:
+            trial = self._run(self.full, point, self.metrics)
+            if journaled:
+                self._append("point", trial)
+            self.trials[point] = trial
+            if self.tell is not None:
+                self.tell(self._line(trial))
+        return self._worth(self.trials[point])
 
     def best_so_far(self) -> Point | None:
-        """The best point measured, or, before any was, the best by its first look; None if no point gave a model."""
-        for known in (self.outcomes, self.looks):
-            found = [outcome for outcome in known.values() if outcome.failure is None]
-            if found:
-                return max(found, key=self._worth).point
+        """The best point measured, or, before any was, the best one screened; None if no point gave a model."""
+        for known in (self.trials, self.screened):
+            best = max(known.values(), key=self._worth, default=None)
+            if best is not None and best.failure is None:
+                return best.point
         return None
 
-    def best_rule(self, outcome: Outcome) -> int:
+    def best_rule(self, trial: Trial) -> int:
         """The place of the best rule of a point; of equal ones the first."""
-        values = [self._sign * value for value in outcome.values[self.metrics[0]]]
+        values = [self._sign * value for value in trial.values[self.metrics[0]]]
         return values.index(max(values))
 
-    def _is_whole(self, outcome: Outcome, step: str) -> bool:
-        """Whether an outcome of the journal has a value for each metric and rule."""
-        metrics = self.metrics if step == "point" else self.metrics[:1]
+    def _is_whole(self, trial: Trial, metrics: list[str]) -> bool:
+        """Whether a trial of the journal has a value for each metric and rule."""
         return all(
-            len(values := outcome.values.get(metric, ())) == len(self.rules) and np.isfinite(values).all()
+            len(values := trial.values.get(metric, ())) == len(self.rules) and np.isfinite(values).all()
             for metric in metrics
         )
 
-    def _worth(self, outcome: Outcome) -> float:
-        if outcome.failure is not None:
-            return float("-inf")
-        return self._sign * outcome.values[self.metrics[0]][self.best_rule(outcome)]
+    def _worth(self, trial: Trial) -> float:
+        if trial.failure is not None:
+            return -math.inf
+        return self._sign * trial.values[self.metrics[0]][self.best_rule(trial)]
 
-    def _measure(
-        self, trainer: Trainer, point: Point, step: str, metrics: Sequence[str], journaled: bool = True
-    ) -> Outcome:
+    def _run(self, trainer: Trainer, point: Point, metrics: list[str]) -> Trial:
         begin = time.perf_counter()
         values: dict[str, list[float]] = {}
         failure = None
         try:
-            judged = trainer.judge(point, self.rules, metrics)
-            values = {metric: [one.means[metric] for one in judged] for metric in metrics}
+            found = trainer.evaluate(point, self.rules, metrics)
+            values = {metric: [one.means[metric] for one in found] for metric in metrics}
             if not np.isfinite(list(values.values())).all():
                 values, failure = {}, f"{metrics[0]} is not finite"
         except DeqlError as error:  # such as a matrix without an inverse: the others may do
             failure = str(error)
-        outcome = Outcome(point, values, time.perf_counter() - begin, failure)
-        if journaled:
-            self.journal.append({"step": step, **point._asdict(), "values": values, "seconds": outcome.seconds}
-                            | ({} if failure is None else {"failure": failure}))  # fmt: skip
-        return outcome
+        return Trial(point, values, time.perf_counter() - begin, failure)
 
-    def _line(self, outcome: Outcome) -> str:
-        """A point in words, and how far the search is."""
-        done, name = len(self.outcomes), self.metrics[0]
+    def _append(self, step: str, trial: Trial) -> None:
+        self.journal.append({"step": step, **trial.point._asdict(), "values": trial.values, "seconds": trial.seconds}
+                            | ({} if trial.failure is None else {"failure": trial.failure}))  # fmt: skip
+
+    def _line(self, trial: Trial) -> str:
+        """A trial in words, and how far the search is."""
+        done, name = len(self.trials), self.metrics[0]
         place = f"{done} of {self.planned}" if self.planned else str(done)
-        where = in_words(outcome.point._asdict())
-        if outcome.failure is not None:
-            return f"{place}: {where}: no model, {outcome.failure}"
-        rule = self.best_rule(outcome)
-        best = self._sign * max(self._worth(one) for one in self.outcomes.values())
-        words = f"{outcome.values[name][rule]:.4f} at {in_words(self.rules[rule])}"
+        where = in_words(trial.point._asdict())
+        if trial.failure is not None:
+            return f"{place}: {where}: no model, {trial.failure}"
+        rule = self.best_rule(trial)
+        best = self._sign * max(self._worth(one) for one in self.trials.values())
+        words = f"{trial.values[name][rule]:.4f} at {in_words(self.rules[rule])}"
         line = f"{place}: {where}: {name} {words} (best so far {best:.4f})"
         left = (self.planned or done) - done
         if left > 0:
-            seconds = left * _seconds(self.outcomes) / done
+            seconds = left * _seconds(self.trials) / done
             line += f", about {seconds / 60:.0f} min left" if seconds >= 90 else f", about {seconds:.0f} s left"
         return line
 
 
-def _seconds(outcomes: Mapping[Point, Outcome]) -> float:
-    return sum(outcome.seconds for outcome in outcomes.values())
+def _seconds(trials: Mapping[Point, Trial]) -> float:
+    return sum(trial.seconds for trial in trials.values())
 
 
-def _outcome(record: dict[str, Any]) -> Outcome | None:
+def _trial(record: dict[str, Any]) -> Trial | None:
     """What a line of the journal says; None if it makes no sense."""
     try:
         point = Point.of(record)
         values = {metric: [float(value) for value in several] for metric, several in record["values"].items()}
-        return Outcome(point, values, float(record["seconds"]), record.get("failure"))
+        return Trial(point, values, float(record["seconds"]), record.get("failure"))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

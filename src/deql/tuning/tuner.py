@@ -10,33 +10,33 @@ from typing import Any
 
 import numpy as np
 
+from deql._system.checks import check_whole
 from deql.errors import DataError, JournalError, ParameterError
 from deql.evaluation.model_groups import Tell
 from deql.io.journal import Journal
-from deql.metrics import LIST_METRICS, parse_metric
+from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
-from deql.split.draw import check_seed
-from deql.tuning.finish import finish
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna
 from deql.tuning.space import Space, as_space
 from deql.tuning.trainer import Trainer
-from deql.tuning.trials import Budget, Workbench
-from deql.tuning.tuning_data import Ground, sample_items, stake_out
+from deql.tuning.trials import Budget, TrialStore
+from deql.tuning.tuning_data import TuningData, hold_out_validation, sample_items
 from deql.tuning.tuning_result import Tuning
+from deql.tuning.winner import select_winner
 
 __all__ = ["metrics_for", "tune"]
 
-SAMPLE = 0.25
-"""Share of the items in a first look: its inverse takes a 64th of the time."""
+_SAMPLE = 0.25
+"""Share of the items that points are screened on: the inverse takes a 64th of the time."""
 
-LOOK_USERS = 2_000
-"""At most so many users are judged in it."""
+_SCREENING_USERS = 2_000
+"""At most so many users are evaluated for that."""
 
 _LEAST_ITEMS, _LEAST_POINTS = 2_000, 12
-"""Below, an inverse is as quick as a first look, or there is nothing to sort out."""
+"""Below, an inverse is as quick as screening, or there is nothing to sort out."""
 
 _SMALL_GRAMS = 8
-"""Gram matrices kept for first looks: each is a sixteenth of a whole one."""
+"""Gram matrices kept for screening: each is a sixteenth of a whole one."""
 
 _OPTUNA_INVERSES = 30
 _CURVE_K = 20
@@ -78,7 +78,7 @@ def tune(
     search : {"grid", "optuna"}, default "grid"
         Optuna (extra ``tune``) searches between the values of the space.
     prune : bool, default True
-        Take a first look at each point on a quarter of the items, and measure only the best quarter of the points.
+        Screen each point on a quarter of the items (a first look), and measure only the best quarter of the points.
     seed : int, default 0
         For what is held out here, the sample of items, and Optuna.
     journal : path, optional
@@ -97,14 +97,14 @@ def tune(
     Examples
     --------
     >>> import deql
-    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
+    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 800)).without_empty())
     >>> best = deql.tune(split, {"l2": [3, 30], "dropout": 0.3, "user_power": 0, "popularity_power": 0})
     >>> best.inverses, best.table.height, best.best["l2"]
     (2, 22, 3.0)
     """
     chosen = as_space(space)
     limit = Budget.parse(budget)
-    seed = check_seed(seed)
+    seed = check_whole("seed", seed, least=0)
     if search not in SEARCHES:
         raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
     metrics = metrics_for(metric)
@@ -119,37 +119,35 @@ def tune(
         raise ParameterError(f"tell must be a function that takes a line, got {tell!r}")
     if journal is not None and not isinstance(journal, str | os.PathLike):
         raise ParameterError(f"journal must be a path, got {journal!r}")
-    ground = stake_out(data, seed)
-    full = Trainer(ground, dtype, progress)
+    held = hold_out_validation(data, seed)
+    full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
-    small = (
-        _first_looks(ground, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
-    )
+    small = _screening(held, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
     identity = {
-        "data": ground.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": how,
+        "data": held.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": how,
         "prune": prune, "seed": seed, "dtype": dtype,
     }  # fmt: skip
     path = None if journal is None else Path(journal)
     with Journal(path, identity) as log:
-        bench = Workbench(full, small, chosen.rules(), metrics, log, limit, tell)
-        if search == "grid" and not bench.outcomes.keys() | bench.looks.keys() <= set(points):
+        store = TrialStore(full, small, chosen.rules(), metrics, log, limit, tell)
+        if search == "grid" and not store.trials.keys() | store.screened.keys() <= set(points):
             raise JournalError(f"{path} has points that are not in the space: delete it to begin again")
         complete = True
         try:
             if search == "grid":
-                search_grid(bench, points)
+                search_grid(store, points)
             else:
-                search_optuna(bench, chosen, seed)
+                search_optuna(store, chosen, seed)
         except KeyboardInterrupt:
             complete = False
-            best = bench.best_so_far()
+            best = store.best_so_far()
             if best is None:
                 raise
             if tell is not None:
                 tell("interrupted: fitting the best so far; Ctrl-C again leaves without it")
-            if bench.measure(best, journaled=False) == -math.inf:
+            if store.measure(best, journaled=False) == -math.inf:
                 raise
-        return finish(bench, chosen, len(points) if search == "grid" else None, complete)
+        return select_winner(store, chosen, len(points) if search == "grid" else None, complete)
 
 
 def metrics_for(metric: Any) -> list[str]:
@@ -163,18 +161,17 @@ def metrics_for(metric: Any) -> list[str]:
     if not isinstance(metric, str):
         raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}")
     name, k = parse_metric(metric)
-    if name not in LIST_METRICS and name != "mse":
+    if METRICS[name].of not in ("hits", "errors"):
         raise ParameterError(f"{metric} does not say how good recommendations are: choose by one such as ndcg@20")
     return list(dict.fromkeys([metric, f"recall@{k or _CURVE_K}", f"ndcg@{k or _CURVE_K}"]))
 
 
-def _first_looks(ground: Ground, dtype: str, seed: int) -> Trainer | None:
-    """A trainer on a sample of the items, if the data are so large that it pays and leave enough to judge on."""
-    train, seen = ground.train, ground.validation.seen
-    if train.n_items < _LEAST_ITEMS or not np.array_equal(train.items, seen.items):
+def _screening(data: TuningData, dtype: str, seed: int) -> Trainer | None:
+    """A trainer on a sample of the items, if the data are so large that it pays and leave enough to evaluate on."""
+    if data.train.n_items < _LEAST_ITEMS or not np.array_equal(data.train.items, data.validation.seen.items):
         return None
     try:
-        sample = sample_items(ground, SAMPLE, LOOK_USERS, seed)
+        sample = sample_items(data, _SAMPLE, _SCREENING_USERS, seed)
     except DataError:
         return None
-    return Trainer(sample, dtype, progress=False, weighed_by=train.matrix, grams=_SMALL_GRAMS)
+    return Trainer(sample, dtype, progress=False, weighed_by=data.train.matrix, grams=_SMALL_GRAMS)

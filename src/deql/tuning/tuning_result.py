@@ -6,21 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deql.evaluation.comparison import LEVEL, lower_is_better
+from deql._system.tables import counted, text_table
+from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import describe
+from deql.metrics import lower_is_better
 from deql.models.linear import LinearAutoencoder
 from deql.tuning.space import Space
+from deql.tuning.tuning_summary import leaderboard_grid
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Curve", "Rival", "Tuning"]
+__all__ = ["BCurve", "BaselineComparison", "Tuning"]
 
 _FEW_USERS = 30
 
 
 @dataclass(frozen=True)
-class Curve:
+class BCurve:
     """Metrics over b with all else as the winner has it: the paper's sensitivity curve for these data.
 
     Attributes
@@ -41,18 +44,18 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Rival:
-    """The best model with b = 0 (EDLAE; EASE where nothing is dropped), and how the winner does against it.
+class BaselineComparison:
+    """The best model with b = 0 (EDLAE; EASE where nothing is dropped), and how the winner does against that baseline.
 
     Attributes
     ----------
     parameters : dict
         Its row of the leaderboard, or the winner's with b = 0 if the space has no b = 0.
     searched : bool
-        Whether the space has b = 0, so that the rival was chosen as freely as the winner.
+        Whether the space has b = 0, so that this baseline was chosen as freely as the winner.
     value : float
     difference : float
-        Mean over the validation users of winner − rival; negative is good where lower values are.
+        Mean over the validation users of winner − baseline; negative is good where lower values are.
     p_value : float
         One-sided paired t-test over those users.
     """
@@ -83,11 +86,11 @@ class Tuning:
         What decided.
     best : dict
         The first row of the table.
-    curve : Curve
-    rival : Rival
+    curve : BCurve
+    rival : BaselineComparison
     space : Space
     looks : polars.DataFrame
-        First looks, a row for each point, best first; no rows if there were none.
+        Points that were screened (measured on a sample of the items), best first; no rows if none were.
     judged : int
         How many validation users decided.
     how : str
@@ -111,8 +114,8 @@ class Tuning:
     table: pl.DataFrame
     metric: str
     best: dict[str, Any]
-    curve: Curve
-    rival: Rival
+    curve: BCurve
+    rival: BaselineComparison
     space: Space
     looks: pl.DataFrame
     judged: int
@@ -135,13 +138,13 @@ class Tuning:
         """What a reader should know before believing the result; nothing if all is well."""
         values, found = self.table[self.metric], []
         if self.left_out:
-            found.append(f"The search ended early: {_count(self.left_out, 'more point was', 'more points were')} to be "
-                         "measured.")  # fmt: skip
+            left = counted(self.left_out, "more point was", "more points were")
+            found.append(f"The search ended early: {left} to be measured.")
         if self.failures:
-            found.append(f"{_count(len(self.failures), 'point', 'points')} gave no model, such as {self.failures[0]}.")
+            found.append(f"{counted(len(self.failures), 'point', 'points')} gave no model, such as {self.failures[0]}.")
         if self.judged < _FEW_USERS:
             found.append(
-                f"{_count(self.judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
+                f"{counted(self.judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
             )
         if self.table.height > 1 and values.min() == values.max():
             found.append(f"All {self.table.height:,} models did equally well: this space decides nothing.")
@@ -162,15 +165,12 @@ class Tuning:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        from deql.report.tables import text_table
-        from deql.report.tuning_page import leaderboard_grid
-
         grid = leaderboard_grid(self)
         return "\n".join([grid.title, text_table(grid), "", self.sentence, *self.notes])
 
     def _winner(self) -> str:
         name = describe(self.model, shown=("l2", "dropout", "b", "xi"))
-        users = _count(self.judged, "validation user", "validation users")
+        users = counted(self.judged, "validation user", "validation users")
         value = f"{self.metric} {self.best[self.metric]:.4f} on {users}"
         return f"Best: {name} ({self._side()}), {value}."
 
@@ -210,7 +210,3 @@ class Tuning:
             f", which is significant (one-sided paired t-test: p = {rival.p_value:.2g}); but these users also "
             "chose it, so the test part has the last word."
         )
-
-
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number:,} {one if number == 1 else several}"

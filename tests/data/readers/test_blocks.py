@@ -9,7 +9,7 @@ from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deql.data.readers.blocks import LONGEST_LINE, blocks, plain_suffix
+from deql.data.readers.blocks import LONGEST_LINE, blocks, uncompressed_suffix
 from deql.errors import DataError
 from tests.data.reading import put, small_blocks
 
@@ -98,4 +98,4 @@ def test_errors_say_where(tmp_path):
     ],
 )
 def test_plain_suffix(name, suffix):
-    assert plain_suffix(Path(name)) == suffix
+    assert uncompressed_suffix(Path(name)) == suffix

@@ -1,6 +1,6 @@
 import pytest
 
-from deql.data.readers.columns import Roles, choose_columns, find_known, is_known_name
+from deql.data.readers.columns import ColumnRoles, choose_columns, find_known, is_known_name
 from deql.errors import DataError, ParameterError
 
 SPELLINGS = {
@@ -125,7 +125,9 @@ def test_no_column_at_all(choice):
 
 
 def test_words_for_people():
-    assert Roles(0, 1, 2, 3, True).describe(["1", "2", "3", "4"]) == (
+    assert ColumnRoles(0, 1, 2, 3, True).describe(["1", "2", "3", "4"]) == (
         "user = column 1, item = column 2, weight = column 3, time = column 4"
     )
-    assert Roles(1, 0, None, 3, True).describe(["a", "b", "c", "d"]) == "user = b, item = a, time = d; not used: c"
+    assert (
+        ColumnRoles(1, 0, None, 3, True).describe(["a", "b", "c", "d"]) == "user = b, item = a, time = d; not used: c"
+    )

@@ -256,3 +256,12 @@ def test_frames_that_cannot_be_read(name):
     frame, choices, message = UNUSABLE[name]
     text = refusal(frame, **choices)
     assert re.search(message, text), text
+
+
+def test_floats_as_text_are_what_they_are():
+    frame = pl.DataFrame({"user": [1.0, 2.5], "item": [3, 4]})
+    assert set(cells(read_interactions(frame, "user", "item", ids="text"))) == {("1.0", "3"), ("2.5", "4")}
+    assert set(cells(read_interactions(frame, "user", "item"))) == {("1", 3), ("2.5", 4)}
+    gap = pl.DataFrame({"user": [1.0, float("nan")], "item": [3, 4]})
+    for ids in ("auto", "text"):
+        assert "row 2: column user is empty here" in refusal(gap, "user", "item", ids=ids)

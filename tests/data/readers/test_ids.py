@@ -1,5 +1,7 @@
 """Columns of ids against Python's sorted(set(...)), whatever the parts they come in."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deql import DeqlError, read_interactions
-from deql.data.readers.ids import IdColumn, as_whole_numbers
+from deql.data.readers.ids import IdEncoder, as_whole_numbers
 from tests.data.reading import put, small_blocks
 
 NUMBERS = st.one_of(st.integers(-5, 5), st.integers(2**31 - 3, 2**31 + 3), st.integers(-(2**63), 2**63 - 1))
@@ -15,7 +17,7 @@ TEXTS = st.one_of(st.text(max_size=3), st.sampled_from(["é", "日本", "a" * 10
 
 
 def collect(parts):
-    column = IdColumn()
+    column = IdEncoder()
     for part in parts:
         column.add(part)
     return column.finish()
@@ -123,3 +125,45 @@ def test_a_word_among_numbers_is_seen_wherever_blocks_begin(tmp_path):
     for size in (64, 512, 2**20):
         with small_blocks(size), pytest.raises(DeqlError, match="line 401: 'NULL' in column user"):
             read_interactions(path, "user", "item")
+
+
+@pytest.mark.parametrize("length", [1, 7, 40])
+def test_many_texts(length):
+    texts = [f"x{number:0{length}d}" for number in range(9000)]
+    parts = [texts[:3000], texts[2000:2500], texts, texts[::-1]]
+    ids, codes = collect(map(pl.Series, parts))
+    assert ids.tolist() == sorted(set(texts))
+    assert ids[codes].tolist() == [text for part in parts for text in part]
+
+
+def test_long_and_strange_texts():
+    texts = ["", "a", "aa", "é", "日本", "\0", "a\0", "x" * 300, "é" * 200_000, "c" * 70_000]
+    ids, codes = collect([pl.Series(texts), pl.Series(texts[::-1])])
+    assert ids.tolist() == sorted(texts)
+    assert ids[codes].tolist() == texts + texts[::-1]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(NUMBERS, max_size=6), max_size=4))
+def test_numbers_as_text(parts):
+    column = IdEncoder(text_ids=True)
+    for part in parts:
+        column.add(np.array(part, np.int64))
+    ids, codes = column.finish()
+    flat = [str(number) for part in parts for number in part]
+    assert ids.tolist() == sorted(set(flat))
+    assert ids[codes].tolist() == flat
+
+
+def test_tables_read_at_once_do_not_mix(tmp_path):
+    """Polars keeps the categories of all columns in one table."""
+    paths = [
+        put(tmp_path / f"{name}.csv", "user,item\n" + "".join(f"{name}{i % 97},b{i % 89}\n" for i in range(20_000)))
+        for name in "abcd"
+    ]
+    with ThreadPoolExecutor(4) as pool:
+        tables = list(pool.map(lambda path: read_interactions(path, "user", "item"), paths))
+    for name, data in zip("abcd", tables, strict=True):
+        assert data.users.tolist() == sorted(f"{name}{i}" for i in range(97))
+        assert data.items.tolist() == sorted(f"b{i}" for i in range(89))
+        assert data.n_interactions == len({(i % 97, i % 89) for i in range(20_000)})

@@ -1,4 +1,4 @@
-"""Text files as blocks of whole lines, unpacked on the way: memory does not grow with the file."""
+"""Text files as blocks of whole lines, decompressed on the way: memory does not grow with the file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.data.readers.digits import count_lines
 from deql.errors import DataError, printable, reason
 
-__all__ = ["PACKED", "Block", "blocks", "plain_suffix", "refuse_other_encodings"]
+if TYPE_CHECKING:
+    import polars as pl
 
-PACKED = (".gz", ".zst")
+__all__ = ["COMPRESSED", "Block", "blocks", "numbered_lines", "refuse_other_encodings", "uncompressed_suffix"]
+
+COMPRESSED = (".gz", ".zst")
 LONGEST_LINE = 4 * 2**20
 """In bytes. Longer ones are refused: they are no rows of a table."""
 
@@ -55,15 +57,15 @@ class Block:
         return DataError(f"{self.path}, line {self.first_line + line:,}: {printable(problem)}")
 
 
-def plain_suffix(path: Path) -> str:
-    """The ending of a file's name without that of its packing.
+def uncompressed_suffix(path: Path) -> str:
+    """The ending of a file's name without that of its compression.
 
     Examples
     --------
-    >>> plain_suffix(Path("ratings.CSV.gz"))
+    >>> uncompressed_suffix(Path("ratings.CSV.gz"))
     '.csv'
     """
-    return Path(path.stem if path.suffix.lower() in PACKED else path.name).suffix.lower()
+    return Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
 
 
 def blocks(path: Path, header: bool = False, quoted: bool = False) -> Iterator[Block]:
@@ -81,7 +83,7 @@ def blocks(path: Path, header: bool = False, quoted: bool = False) -> Iterator[B
     Raises
     ------
     DataError
-        If the file cannot be opened or unpacked to its end, or has a line too long for a table.
+        If the file cannot be opened or decompressed to its end, or has a line too long for a table.
     """
     rest = b""
     line = 1
@@ -109,7 +111,7 @@ def blocks(path: Path, header: bool = False, quoted: bool = False) -> Iterator[B
                 line += 1
             if begin < end:
                 text = np.frombuffer(buffer, np.uint8)[begin:end]
-                lines = int(count_lines(text))
+                lines = int(np.count_nonzero(text == ord("\n")))
                 yield Block(path, text, line, lines, raw.tell())
                 line += lines
 
@@ -126,6 +128,16 @@ def refuse_other_encodings(block: Block) -> None:
         place = error.start - raw.rfind(b"\n", 0, error.start)
         problem = f"byte {place} is not UTF-8: convert the file to it (iconv -t utf-8 does that)"
         raise block.error(line, problem) from None
+
+
+def numbered_lines(block: Block) -> pl.DataFrame:
+    """Columns "number" and "line": the stripped lines that are not blank, and their places in the block."""
+    import polars as pl
+
+    refuse_other_encodings(block)
+    lines = bytes(block).decode("utf-8").split("\n")
+    frame = pl.DataFrame({"line": lines}).with_row_index("number")
+    return frame.with_columns(pl.col("line").str.strip_chars()).filter(pl.col("line") != "")
 
 
 def _line_end(buffer: bytearray, size: int, quoted: bool) -> int:
@@ -153,7 +165,7 @@ def _too_long(path: Path, line: int, open_quote: bool) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
-    """The unpacked stream, and the file itself, whose position says how far the work is."""
+    """The decompressed stream, and the file itself, whose position says how far the work is."""
     try:
         raw = open(path, "rb", buffering=0)  # noqa: SIM115  closed below
     except OSError as error:
@@ -171,9 +183,9 @@ def _opened(path: Path) -> Iterator[tuple[Any, IO[bytes]]]:
 def _fill(stream: Any, room: memoryview, path: Path, line: int) -> int:
     """Fill the room as far as the file reaches."""
     filled = 0
-    packed = path.suffix.lower() in PACKED
-    # What a packed stream had unpacked before it broke is lost with the call, so that these are short.
-    most = 2**16 if packed else len(room)
+    compressed = path.suffix.lower() in COMPRESSED
+    # What a compressed stream had decompressed before it broke is lost with the call, so that these are short.
+    most = 2**16 if compressed else len(room)
     try:
         while filled < len(room) and (count := stream.readinto(room[filled : filled + most])):
             filled += count
@@ -182,7 +194,7 @@ def _fill(stream: Any, room: memoryview, path: Path, line: int) -> int:
         raise DataError(
             f"{path} is cut short: what it packs breaks off after some {whole:,} lines; copy or download it again"
         ) from None
-    except _damage(packed) as error:
+    except _damage(compressed) as error:
         raise DataError(
             f"{path} cannot be read beyond line {line:,} ({' '.join(str(error).split())}): "
             "copy or download it again, and see whether its ending says what it is"
@@ -190,9 +202,9 @@ def _fill(stream: Any, room: memoryview, path: Path, line: int) -> int:
     return filled
 
 
-def _damage(packed: bool) -> tuple[type[Exception], ...]:
+def _damage(compressed: bool) -> tuple[type[Exception], ...]:
     """What reading a file may raise."""
-    return (OSError, zlib.error, _zstd().ZstdError) if packed else (OSError,)
+    return (OSError, zlib.error, _zstd().ZstdError) if compressed else (OSError,)
 
 
 def _zstd() -> Any:

@@ -11,31 +11,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.data.interactions import Interactions, Step, masked, shortest_float
-from deql.data.readers.assemble import assemble
-from deql.data.readers.ids import IdColumn
-from deql.data.readers.values import Mixture, Rows
+from deql.data.readers.coo_to_csr import coo_to_csr
+from deql.data.readers.ids import IdEncoder
+from deql.data.readers.parsed_rows import ParsedRows
 from deql.errors import DataError
 
 __all__ = ["Collector"]
 
 
 class Collector:
-    """Collects rows in as few bytes as they need: 4 for each id, 4 or 8 for a weight, 8 for a time."""
+    """Collects rows in as few bytes as they need: 4 for each id, 4 or 8 for a weight, 8 for a time.
 
-    def __init__(self) -> None:
-        self._users, self._items = IdColumn(), IdColumn()
+    Parameters
+    ----------
+    text_ids : bool
+        Ids are text even if all of them are whole numbers.
+    signed : bool
+        Negative weights are fine.
+    """
+
+    def __init__(self, text_ids: bool, signed: bool) -> None:
+        self._users, self._items = IdEncoder(text_ids), IdEncoder(text_ids)
+        self._signed = signed
         self._weights: list[NDArray[Any]] = []
         self._times: list[NDArray[np.float64]] = []
-        self._beside = ThreadPoolExecutor(1)
-        self._whole = [0, 0]
-        self._words: list[tuple[Mixture, Rows] | None] = [None, None]
+        self._executor = ThreadPoolExecutor(1)
 
-    def add(self, rows: Rows, signed: bool) -> None:
-        """Take some rows; negative weights only if ``signed``."""
+    def add(self, rows: ParsedRows) -> None:
+        """Take some rows."""
         if rows.weights is not None:
-            if not signed and len(rows) and rows.weights.min() < 0:
+            if not self._signed and len(rows) and rows.weights.min() < 0:
                 row = int((rows.weights < 0).argmax())
-                raise rows.where(
+                raise rows.row_error(
                     row,
                     f"the weight {rows.weights[row]:g} is negative: leave such rows out with min_weight=…, or build "
                     "Interactions.from_csr from signed values",
@@ -43,12 +50,9 @@ class Collector:
             self._weights.append(shortest_float(rows.weights))
         if rows.times is not None:
             self._times.append(rows.times)
-        for side, (ids, mixture) in enumerate(zip((rows.users, rows.items), rows.mixtures, strict=True)):
-            self._whole[side] += len(ids) if isinstance(ids, np.ndarray) else mixture.whole if mixture else 0
-            if mixture is not None and mixture.row >= 0 and self._words[side] is None:
-                self._words[side] = mixture, rows
-        items_done = self._beside.submit(self._items.add, rows.items)
-        self._users.add(rows.users)
+        row_error = rows.row_error if rows.untyped else None
+        items_done = self._executor.submit(self._items.add, rows.items, row_error)
+        self._users.add(rows.users, row_error)
         items_done.result()
 
     def finish(self, source: str, min_weight: float | None, label: str, likes: bool) -> Interactions:
@@ -65,12 +69,11 @@ class Collector:
         likes : bool
             Forget the weights once they have decided what stays.
         """
-        self._beside.shutdown()
+        self._executor.shutdown()
         user_ids, users = self._users.finish()
         item_ids, items = self._items.finish()
         if not len(users):
             raise DataError(f"{source} has no rows: is it the right file, and read in the right format?")
-        self._refuse_words(len(users))
         steps = [Step(f"read from {Path(source).name or source}", len(user_ids), len(item_ids), len(users))]
         rows = {"users": users, "items": items, "weights": _joined(self._weights), "times": _joined(self._times)}
         del users, items
@@ -84,7 +87,7 @@ class Collector:
         if not steps[-1].interactions:
             raise DataError(f"nothing is left of {source} after the step “{steps[-1].what}”")
         weighted, whole = rows["weights"] is not None, len(steps) == 1
-        matrix, moments = assemble(rows, len(user_ids), len(item_ids))
+        matrix, times = coo_to_csr(rows, len(user_ids), len(item_ids))
         if matrix.nnz < steps[-1].interactions:
             steps.append(Step("repeated pairs merged", steps[-1].users, steps[-1].items, matrix.nnz))
         if weighted and not np.isfinite(matrix.data).all():
@@ -92,23 +95,13 @@ class Collector:
         zeros = weighted and not matrix.data.all()
         if zeros:  # weights below 0 are there only if a lower bound let them in
             nonzero = matrix.data != 0
-            matrix, moments = masked(matrix, nonzero), None if moments is None else moments[nonzero]
-        data = Interactions(matrix, user_ids, item_ids, moments)
+            matrix, times = masked(matrix, nonzero), None if times is None else times[nonzero]
+        data = Interactions(matrix, user_ids, item_ids, times)
         if zeros or not whole:
             data = data.without_empty()
         if zeros:
             steps.append(Step("weights that add up to 0 left out", data.n_users, data.n_items, data.n_interactions))
         return replace(data, steps=tuple(steps))
-
-    def _refuse_words(self, rows: int) -> None:
-        for whole, found in zip(self._whole, self._words, strict=True):
-            if found is not None and 2 * whole > rows:
-                word, part = found
-                raise part.where(
-                    word.row,
-                    f"{word.word!r} in column {word.name}, where most ids are whole numbers: "
-                    "correct or remove the row, or say ids='text' if it is right",
-                )
 
 
 def _keep(rows: dict[str, Any], mask: NDArray[np.bool_], what: str, steps: list[Step]) -> None:

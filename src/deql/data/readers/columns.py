@@ -8,7 +8,7 @@ from itertools import combinations
 
 from deql.errors import DataError, ParameterError, name_some, printable
 
-__all__ = ["Choice", "Roles", "choose_columns", "find_known", "is_known_name"]
+__all__ = ["Choice", "ColumnRoles", "choose_columns", "find_known", "is_known_name"]
 
 Choice = str | int | bool | None
 """A column's name or number from 1; None for none, True to find it by its name."""
@@ -43,7 +43,7 @@ _PLACES = {"user": 0, "item": 1, "weight": 2, "time": 3}
 
 
 @dataclass(frozen=True)
-class Roles:
+class ColumnRoles:
     """Places, from 0, of the columns that matter; ``guessed`` if the caller did not name user and item."""
 
     user: int
@@ -52,22 +52,22 @@ class Roles:
     time: int | None
     guessed: bool
 
+    @property
+    def places(self) -> dict[str, int]:
+        """The columns that are there, by their role."""
+        chosen = {"user": self.user, "item": self.item, "weight": self.weight, "time": self.time}
+        return {role: place for role, place in chosen.items() if place is not None}
+
     def describe(self, names: Sequence[str]) -> str:
         """The choice in words.
 
         Examples
         --------
-        >>> Roles(0, 1, None, None, True).describe(["userId", "movieId", "rating"])
+        >>> ColumnRoles(0, 1, None, None, True).describe(["userId", "movieId", "rating"])
         'user = userId, item = movieId; not used: rating'
         """
-        chosen = [
-            (role, place)
-            for role, place in (("user", self.user), ("item", self.item), ("weight", self.weight), ("time", self.time))
-            if place is not None
-        ]
-        used = {place for _, place in chosen}
-        rest = [name for place, name in enumerate(names) if place not in used]
-        text = ", ".join(f"{role} = {_called(names[place])}" for role, place in chosen)
+        rest = [name for place, name in enumerate(names) if place not in self.places.values()]
+        text = ", ".join(f"{role} = {_called(names[place])}" for role, place in self.places.items())
         return text + ("; not used: " + _listed(rest) if rest else "")
 
 
@@ -96,7 +96,7 @@ def find_known(names: Sequence[str], role: str) -> int | None:
 
 def choose_columns(
     names: Sequence[str], source: str, user: Choice, item: Choice, weight: Choice, time: Choice, header: bool = True
-) -> Roles:
+) -> ColumnRoles:
     """Find the columns by what was asked for, by well-known names, or else by their place.
 
     User and item are the first two columns of a table that has no more, or no header; weight and time
@@ -105,7 +105,7 @@ def choose_columns(
     Examples
     --------
     >>> choose_columns(["ts", "movieId", "userId"], "ratings.csv", None, None, None, True)
-    Roles(user=2, item=1, weight=None, time=0, guessed=True)
+    ColumnRoles(user=2, item=1, weight=None, time=0, guessed=True)
     """
     asked: dict[str, Choice] = {"user": user, "item": item, "weight": weight, "time": time}
     places: dict[str, int | None] = {}
@@ -125,7 +125,7 @@ def choose_columns(
     assert places["user"] is not None
     assert places["item"] is not None
     guessed = user is None or item is None or weight is True or time is True
-    return Roles(places["user"], places["item"], places["weight"], places["time"], guessed)
+    return ColumnRoles(places["user"], places["item"], places["weight"], places["time"], guessed)
 
 
 def _find(role: str, choice: str | int | bool, names: Sequence[str], source: str, header: bool) -> int:

@@ -3,89 +3,51 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deql.data.readers.blocks import Block, refuse_other_encodings
-from deql.data.readers.columns import Roles
-from deql.data.readers.digits import ITEM, SKIP, TIME, USER, WEIGHT, parse_numbers
-from deql.data.readers.plain import Field, parse_plain
+from deql.data.readers.columns import ColumnRoles
+from deql.data.readers.numeric_csv import ITEM, SKIP, TIME, USER, WEIGHT, parse_numbers
+from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.data.readers.sniff import STAND_IN, Layout, csv_records
-from deql.data.readers.values import Ids, Mixture, Rows, Where, refuse_header, rows_of
 from deql.errors import DataError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Delimited", "read_text"]
+__all__ = ["DelimitedParser", "read_text"]
 
-Floats = NDArray[np.float64]
+_KERNEL_ROLES = {"user": USER, "item": ITEM, "weight": WEIGHT, "time": TIME}
 
 
-class Delimited:
+class DelimitedParser:
     """Parses blocks of one layout: plain numbers by our kernel, everything else by polars."""
 
-    def __init__(self, layout: Layout, roles: Roles, text_ids: bool) -> None:
+    def __init__(self, layout: Layout, roles: ColumnRoles) -> None:
         self.layout = layout
-        self.text_ids = text_ids
-        self.places = {USER: roles.user, ITEM: roles.item, WEIGHT: roles.weight, TIME: roles.time}
-        self.roles = np.full(len(layout.names), SKIP, np.int8)
-        for role, place in self.places.items():
-            if place is not None:
-                self.roles[place] = role
-        user, item = (layout.names[place].encode() if layout.header else b"" for place in (roles.user, roles.item))
-        self.headers = (user, item)
+        self.roles = roles
+        self.fields = np.full(len(layout.names), SKIP, np.int8)
+        for role, place in roles.places.items():
+            self.fields[place] = _KERNEL_ROLES[role]
 
-    def __call__(self, block: Block) -> Rows:
+    def __call__(self, block: Block) -> ParsedRows:
         """Rows of a block."""
-        where = self._where(block)
-        delimiter = self.layout.delimiter.encode()
-        numbers = None if self.text_ids else parse_numbers(block.text, delimiter, self.roles, block.lines)
-        if numbers is not None:
-            return self._rows(*numbers, where)
-        refuse_other_encodings(block)
-        plain = parse_plain(block.text, delimiter, self.roles, self.headers, block.lines)
-        if plain is not None:
-            users, items, weights, times = plain
-            sides = [self._ids(field, role, where) for field, role in ((users, USER), (items, ITEM))]
-            rows = self._rows(sides[0][0], sides[1][0], weights, times, where)
-            return replace(rows, mixtures=(sides[0][1], sides[1][1]))
-        frame = read_text(block, self.layout)
-        names = self.layout.names
-        user, item, weight, time = (
-            None if place is None else frame[str(place)].alias(names[place]) for place in self.places.values()
-        )
-        assert user is not None
-        assert item is not None
-        return rows_of(user, item, weight, time, where, untyped=True, text_ids=self.text_ids)
 
-    def _rows(self, users: Ids, items: Ids, weights: Floats, times: Floats, where: Where) -> Rows:
-        has_weights, has_times = self.places[WEIGHT] is not None, self.places[TIME] is not None
-        return Rows(users, items, weights if has_weights else None, times if has_times else None, where)
-
-    def _ids(self, field: Field, role: int, where: Where) -> tuple[Ids, Mixture | None]:
-        """Whole numbers if all are, else text; what :func:`rows_of` looks for, the kernel has found."""
-        place = self.places[role]
-        assert place is not None
-        name = self.layout.names[place]
-        if field.header >= 0:
-            raise refuse_header(field.header, name, where)
-        if self.text_ids:
-            return field.text, None
-        if field.whole == len(field.text):
-            return field.numbers, None
-        return field.text, Mixture(field.whole, field.word, field.text[field.word], name)
-
-    def _where(self, block: Block) -> Where:
-        def where(row: int, problem: str) -> DataError:
+        def row_error(row: int, problem: str) -> DataError:
             lines = (line for line, record in _records(block, self.layout.delimiter) if not _is_blank(record))
             return block.error(next(islice(lines, row, None), 0), problem)
 
-        return where
+        numbers = parse_numbers(block.text, self.layout.delimiter.encode(), self.fields, block.lines)
+        if numbers is not None:
+            users, items, weights, times = numbers
+            weighted, timed = self.roles.weight is not None, self.roles.time is not None
+            return ParsedRows(users, items, weights if weighted else None, times if timed else None, row_error)
+        refuse_other_encodings(block)
+        frame, names = read_text(block, self.layout), self.layout.names
+        return parse_rows(lambda place: frame[str(place)].alias(names[place]), self.roles, row_error, untyped=True)
 
 
 def read_text(block: Block, layout: Layout) -> pl.DataFrame:
@@ -101,8 +63,10 @@ def read_text(block: Block, layout: Layout) -> pl.DataFrame:
         frame = pl.read_csv(header + text, separator=separator, quote_char=mark, infer_schema=False)
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         raise _explain(block, layout) from None
-    empty = frame.select(pl.all_horizontal(pl.all().is_null() | (pl.all().str.strip_chars() == ""))).to_series()
-    if empty.any():  # a blank line, which is no row, or one of delimiters only, which is one with everything missing
+    empty = pl.all_horizontal(pl.all().is_null() | (pl.all().str.strip_chars() == ""))
+    # A blank line, which is no row, or one of delimiters only, which is one with everything missing; where some column
+    # but the first has all its values there is none.
+    if all(column.null_count() for column in frame.get_columns()[1:]) and frame.select(empty).to_series().any():
         rows = [not _is_blank(record) for _, record in _records(block, layout.delimiter)]
         if len(rows) != len(frame):  # the two parsers see the quotation marks differently
             raise _explain(block, layout)

@@ -12,24 +12,25 @@ from typing import Any
 
 from deql._system.progress import Report
 from deql._system.threads import map_ahead
-from deql.data.readers.adjacency import Netflix, parse_adjacency
-from deql.data.readers.blocks import PACKED, Block, blocks, plain_suffix
-from deql.data.readers.columns import Roles
-from deql.data.readers.delimited import Delimited
+from deql.data.readers.blocks import COMPRESSED, Block, blocks, uncompressed_suffix
+from deql.data.readers.columns import ColumnRoles
+from deql.data.readers.delimited import DelimitedParser
 from deql.data.readers.frames import as_polars, frame_names, frame_rows, scan_parquet
-from deql.data.readers.jsonlines import JsonLines, json_names
+from deql.data.readers.lightgcn import parse_lightgcn
+from deql.data.readers.ndjson import NdjsonParser, ndjson_names
+from deql.data.readers.netflix import NetflixParser
+from deql.data.readers.parsed_rows import ParsedRows
 from deql.data.readers.sniff import Layout, layout_of
-from deql.data.readers.values import Rows
 from deql.errors import DataError, name_some
 
-__all__ = ["Table", "find_files", "first_block", "is_published_split", "open_table"]
+__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table"]
 
 _WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
 """Files that hold the interactions in the folders of public data sets, whatever else is there."""
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class TableSource:
     """A table before its rows are read.
 
     Attributes
@@ -38,20 +39,20 @@ class Table:
         What it is called in messages, and how it is laid out.
     names : tuple of str
         Its columns.
-    headed : bool
+    has_header : bool
         Whether the columns have names of their own, rather than numbers.
     rows : callable
-        ``rows(roles, text_ids, report)`` gives the rows in parts.
+        ``rows(roles, text_ids, report)`` gives the rows in parts; with ``text_ids`` a float stays as it is written.
     """
 
     name: str
     kind: str
     names: tuple[str, ...]
-    headed: bool
-    rows: Callable[[Roles, bool, Report | None], Iterator[Rows]]
+    has_header: bool
+    rows: Callable[[ColumnRoles, bool, Report | None], Iterator[ParsedRows]]
 
 
-def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> Table:
+def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> TableSource:
     """Find out how a source is laid out.
 
     Parameters
@@ -74,25 +75,17 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
     if first.format == "parquet":
         return _frame_table(scan_parquet(paths), name, "parquet")
     if first.format == "ndjson":
-        layouts = [Layout("ndjson", json_names(first_block(one))) for one in paths]
+        layouts = [Layout("ndjson", ndjson_names(first_block(one))) for one in paths]
         first = layouts[0]
     elif any(layout.names != first.names for layout in layouts):
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
-
-    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
-        return _text_rows(paths, layouts, roles, text_ids, report)
-
-    return Table(name, first.describe(), first.names, first.header or first.format not in ("csv", "recbole"), rows)
+    has_header = first.header or first.format not in ("csv", "recbole")
+    return TableSource(name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts))
 
 
-def _frame_table(frame: Any, name: str, kind: str) -> Table:
-    names = frame_names(frame, name)
-
-    def rows(roles: Roles, text_ids: bool, report: Report | None) -> Iterator[Rows]:
-        return frame_rows(frame, names, roles, text_ids, name)
-
-    return Table(name, kind, names, True, rows)
+def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
+    return TableSource(name, kind, frame_names(frame, name), True, partial(frame_rows, frame, name))
 
 
 def find_files(source: Path) -> list[Path]:
@@ -109,7 +102,7 @@ def find_files(source: Path) -> list[Path]:
             if not source.is_file():
                 raise DataError(f"{source} is not a plain file: save what it gives as one first")
             return [source]
-        for pattern, ending in product(_WELL_KNOWN, ("", *PACKED)):
+        for pattern, ending in product(_WELL_KNOWN, ("", *COMPRESSED)):
             found = sorted(path for path in source.glob(pattern + ending) if path.is_file())
             if found:
                 return found
@@ -128,7 +121,7 @@ def find_files(source: Path) -> list[Path]:
         raise DataError(f"{error.filename or source} may not be read: ask for the permission to read it") from None
     if not paths:
         raise DataError(f"{source} is a folder without files: name a table, or a folder with its parts")
-    kinds = sorted({plain_suffix(path) for path in paths})
+    kinds = sorted({uncompressed_suffix(path) for path in paths})
     if len(kinds) > 1:
         raise DataError(f"{source} holds files of several kinds ({name_some(kinds)}): name the one to read")
     return paths
@@ -152,27 +145,27 @@ def first_block(path: Path) -> Block:
 
 
 def _text_rows(
-    paths: list[Path], layouts: list[Layout], roles: Roles, text_ids: bool, report: Report | None
-) -> Iterator[Rows]:
+    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, text_ids: bool, report: Report | None
+) -> Iterator[ParsedRows]:
     """Rows of text files, parsed in threads a few blocks ahead."""
     total = sum(path.stat().st_size for path in paths)
     done = 0
     for path, layout in zip(paths, layouts, strict=True):
         quoted = layout.format in ("csv", "recbole") and len(layout.delimiter) == 1
-        parts = _watched(blocks(path, layout.header, quoted), report, done, total)
+        parts = _with_progress(blocks(path, layout.header, quoted), report, done, total)
         match layout.format:
             case "lightgcn":
-                yield from map_ahead(partial(parse_adjacency, text_ids=text_ids), parts)
+                yield from map_ahead(partial(parse_lightgcn, roles=roles), parts)
             case "netflix":  # a film may go on in the next block
-                yield from map(Netflix(roles, text_ids), parts)
+                yield from map(NetflixParser(roles), parts)
             case "ndjson":
-                yield from map_ahead(JsonLines(layouts[0].names, roles, text_ids, first_block(path)), parts)
+                yield from map_ahead(NdjsonParser(layouts[0].names, roles, first_block(path)), parts)
             case _:
-                yield from map_ahead(Delimited(layout, roles, text_ids), parts)
+                yield from map_ahead(DelimitedParser(layout, roles), parts)
         done += path.stat().st_size
 
 
-def _watched(parts: Iterator[Block], report: Report | None, before: int, total: int) -> Iterator[Block]:
+def _with_progress(parts: Iterator[Block], report: Report | None, before: int, total: int) -> Iterator[Block]:
     for part in parts:
         if report is not None:
             report(min(before + part.position, total), total)

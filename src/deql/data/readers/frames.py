@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deql.data.readers.columns import Roles
-from deql.data.readers.values import Rows, Where, rows_of
+from deql._system.progress import Report
+from deql.data.readers.columns import ColumnRoles
+from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError, printable
 
 if TYPE_CHECKING:
@@ -35,9 +37,8 @@ def as_polars(frame: Any) -> pl.LazyFrame:
         return frame
     if isinstance(frame, pl.DataFrame):
         return frame.lazy()
-    if hasattr(frame, "set_axis") and hasattr(
-        frame, "columns"
-    ):  # pandas and its kin allow any object as a column's name
+    if hasattr(frame, "set_axis") and hasattr(frame, "columns"):
+        # Pandas and its kin allow any object as a column's name.
         labels = [str(label) for label in frame.columns]
         repeated = [label for label in labels if labels.count(label) > 1]
         if repeated:
@@ -120,25 +121,27 @@ def scan_parquet(paths: Sequence[Path]) -> pl.LazyFrame:
     return frame
 
 
-def frame_rows(frame: pl.LazyFrame, names: Sequence[str], roles: Roles, text_ids: bool, source: str) -> Iterator[Rows]:
-    """Rows of the chosen columns, about a million at a time."""
+def frame_rows(
+    frame: pl.LazyFrame, source: str, roles: ColumnRoles, text_ids: bool, report: Report | None = None
+) -> Iterator[ParsedRows]:
+    """Rows of the chosen columns, about a million at a time; with ``text_ids`` 1.0 stays 1.0."""
     import polars as pl
+    import polars.selectors as cs
 
-    places = (roles.user, roles.item, roles.weight, roles.time)
-    wanted = [None if place is None else names[place] for place in places]
     before = 0
     try:
-        chosen = frame.select([name for name in wanted if name is not None])
-        for batch in chosen.collect_batches(chunk_size=_BATCH, maintain_order=True):
-            user, item, weight, time = (None if name is None else batch[name] for name in wanted)
-            assert user is not None
-            assert item is not None
-            yield rows_of(user, item, weight, time, _where(source, before), text_ids=text_ids)
+        if text_ids:
+            floats = cs.by_index(roles.user, roles.item) & cs.float()
+            frame = frame.with_columns(floats.fill_nan(None).cast(pl.String))
+        places = list(roles.places.values())
+        for batch in frame.select(cs.by_index(places)).collect_batches(chunk_size=_BATCH, maintain_order=True):
+            columns = dict(zip(places, batch.get_columns(), strict=True))
+            yield parse_rows(columns.__getitem__, roles, partial(_row_error, source, before))
             before += len(batch)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{source} cannot be read beyond row {before:,} ({reason}): is it whole?") from None
 
 
-def _where(source: str, before: int) -> Where:
-    return lambda row, problem: DataError(f"{source}, row {before + row + 1:,}: {printable(problem)}")
+def _row_error(source: str, before: int, row: int, problem: str) -> DataError:
+    return DataError(f"{source}, row {before + row + 1:,}: {printable(problem)}")

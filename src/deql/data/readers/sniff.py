@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from deql.data.readers.blocks import LONGEST_LINE, blocks, plain_suffix
+from deql.data.readers.blocks import LONGEST_LINE, blocks, uncompressed_suffix
 from deql.data.readers.columns import is_known_name
 from deql.errors import DataError, ParameterError
 
@@ -78,7 +78,7 @@ def layout_of(
     """
     if format is not None and format not in FORMATS:
         raise ParameterError(f"unknown format {format!r}: say one of {', '.join(FORMATS)}")
-    chosen = format or _SUFFIXES.get(plain_suffix(path))
+    chosen = format or _SUFFIXES.get(uncompressed_suffix(path))
     if chosen in ("parquet", "npz"):
         return Layout(chosen, ())
     lines = _first_lines(path)

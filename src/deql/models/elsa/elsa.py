@@ -16,17 +16,23 @@ from deql._system.progress import Stage, stages
 from deql._system.threads import thread_count
 from deql.data import Interactions, as_interactions
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
-from deql.models.elsa.training import Course, Epoch, Histories, Judge, Trained, memory_watched, moderate, train
+from deql.models.elsa.training import (
+    Epoch,
+    Histories,
+    Trained,
+    TrainingConfig,
+    ValidationNDCG,
+    memory_watched,
+    moderate,
+    train,
+)
 from deql.models.factored import FactoredAutoencoder, row_products
 from deql.ranking.histories import encode_histories
 from deql.rules import popularity_scale
-from deql.split import HeldOut
-from deql.split.draw import check_seed
+from deql.split import HeldOut, hold_out_users
 
 if TYPE_CHECKING:
     import torch
-
-    from deql.tuning.tuning_data import Ground
 
 __all__ = ["ELSA"]
 
@@ -63,8 +69,8 @@ class ELSA(_Fitted):
     learning_rate : float, default 0.1
         Of Nesterov's Adam.
     patience : int, optional
-        Stop after so many epochs without a better NDCG@20 on validation data. Those are what ``fit`` is given; without
-        them a tenth of the users choose the number of epochs, and A is trained once more on all.
+        Early stopping: end after so many epochs without a better NDCG@20 on validation data. Those are what ``fit`` is
+        given; without them a tenth of the users choose the number of epochs, and A is trained once more on all.
     seed : int, default 0
         For the first A, the order of users, and who is held out. The same seed gives the same model on a processor.
     device : str, optional
@@ -114,7 +120,7 @@ class ELSA(_Fitted):
             )
         if self.patience is not None:
             check_whole("patience", self.patience)
-        check_seed(self.seed)
+        check_whole("seed", self.seed, least=0)
 
     def fit(self, data: Any, y: None = None, *, validation: HeldOut | None = None) -> Self:
         """Learn from interactions.
@@ -126,7 +132,7 @@ class ELSA(_Fitted):
         y : ignored
             Present for scikit-learn's conventions.
         validation : HeldOut, optional
-            Such as ``split.validation``: judged after each epoch, and the best A is kept.
+            Such as ``split.validation``: A is evaluated on it after each epoch, and the best is kept (early stopping).
 
         Returns
         -------
@@ -141,20 +147,20 @@ class ELSA(_Fitted):
     def _learn(self, data: Interactions, validation: HeldOut | None = None) -> None:
         rank = chosen_rank(self.rank, data.n_items)
         device = _open(self.device)
-        course = Course(rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed)
+        config = TrainingConfig(rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed)
         from deql.linalg.engines.torch_packed import threads_limited
 
         # Steps on little data are so short that threads would mostly wait for one another.
         threads = thread_count() if data.n_items * rank >= _WORTH_THREADS else 1
         with stages(self.progress) as stage, threads_limited(threads):
             if validation is None and self.patience is not None:
-                ground = _hold_out(data, self.seed)
-                few = replace(course, rank=min(rank, ground.train.n_items))
-                chosen = self._train(ground.train, ground.validation, few, device, stage, "Choose epochs")
-                course = replace(course, epochs=chosen.epochs, patience=None)
-                found = self._train(data, None, course, device, stage)._replace(history=chosen.history)
+                kept, held_out = _hold_out(data, self.seed)
+                few = replace(config, rank=min(rank, kept.n_items))
+                chosen = self._train(kept, held_out, few, device, stage, "Choose epochs")
+                config = replace(config, epochs=chosen.epochs, patience=None)
+                found = self._train(data, None, config, device, stage)._replace(history=chosen.history)
             else:
-                found = self._train(data, validation, course, device, stage)
+                found = self._train(data, validation, config, device, stage)
         self.epochs_, self.history_ = found.epochs, found.history
         # Minus the rows' squared lengths as they are in float32: then the diagonal is zero, not nearly so.
         self._keep(found.factors, found.factors, -row_products(found.factors, found.factors))
@@ -163,25 +169,25 @@ class ELSA(_Fitted):
         self,
         data: Interactions,
         validation: HeldOut | None,
-        course: Course,
+        config: TrainingConfig,
         device: torch.device,
         stage: Stage,
         label: str = "Train",
     ) -> Trained:
-        _check_memory(data, course, device)
-        with memory_watched(device, data.n_items, course.rank):
+        _check_memory(data, config, device)
+        with memory_watched(device, data.n_items, config.rank):
             histories = _on_device(data.matrix, device)
-            judge = None if validation is None else self._judge(data, validation, device)
-            return train(histories, course, judge, stage(label))
+            validate = None if validation is None else self._validator(data, validation, device)
+            return train(histories, config, validate, stage(label))
 
-    def _judge(self, data: Interactions, validation: HeldOut, device: torch.device) -> Judge:
+    def _validator(self, data: Interactions, validation: HeldOut, device: torch.device) -> ValidationNDCG:
         sizes = np.diff(validation.held_out.matrix.indptr)
-        judged = sizes > 0
-        if not judged.any():
+        evaluated = sizes > 0
+        if not evaluated.any():
             raise DataError("no validation user has anything held out, so there is nothing to judge the epochs on")
         index = {item: column for column, item in enumerate(data.items.tolist())}
         seen, held_out = (
-            encode_histories(part.take_users(judged), index, data.items, strict=False, where=where)
+            encode_histories(part.take_users(evaluated), index, data.items, strict=False, where=where)
             for part, where in (
                 (validation.seen, "validation histories"),
                 (validation.held_out, "what is held out, and counted as missed"),
@@ -197,8 +203,8 @@ class ELSA(_Fitted):
         popularity = np.empty(data.n_items)
         popularity[np.argsort(-counts, kind="stable")] = -np.arange(data.n_items)
         scale = popularity_scale(counts, self.popularity_power)
-        judged_parts = _on_device(seen, device), _on_device(held_out, device)
-        return Judge(*judged_parts, sizes[judged], scale, popularity)
+        parts = _on_device(seen, device), _on_device(held_out, device)
+        return ValidationNDCG(*parts, sizes[evaluated], scale, popularity)
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
@@ -225,26 +231,24 @@ def _on_device(matrix: csr_array, device: torch.device) -> Histories:
     return Histories.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
 
 
-def _check_memory(data: Interactions, course: Course, device: torch.device) -> None:
+def _check_memory(data: Interactions, config: TrainingConfig, device: torch.device) -> None:
     """Refuse what cannot fit; what is short of it by little is told when it runs out (memory_watched)."""
     from deql.linalg.engines.torch_packed import free_bytes
 
     here = device.type == "cpu"
-    n, batch = data.n_items, min(course.batch_size, data.n_users)
+    n, batch = data.n_items, min(config.batch_size, data.n_users)
     # A, V, both moments of Adam, the gradient and what it is made of; batches × rank; the histories in their order.
-    needed = 4 * course.rank * (7 * n + 4 * batch) + 24 * data.n_interactions
+    needed = 4 * config.rank * (7 * n + 4 * batch) + 24 * data.n_interactions
     free = free_memory() if here else free_bytes(device)
     check_fits(
-        f"rank {course.rank:,} of {n:,} items", needed, free, "choose a lower rank",
+        f"rank {config.rank:,} of {n:,} items", needed, free, "choose a lower rank",
         where="" if here else f" on {device}", error=TooLargeError if here else DeviceError,
     )  # fmt: skip
 
 
-def _hold_out(data: Interactions, seed: int) -> Ground:
-    """What to choose the number of epochs on."""
-    from deql.tuning.tuning_data import stake_out
-
+def _hold_out(data: Interactions, seed: int) -> tuple[Interactions, HeldOut]:
+    """Training and validation data for early stopping."""
     try:
-        return stake_out(data, seed)
+        return hold_out_users(data, seed)
     except DataError as error:
         raise DataError(f"patience needs validation data, and fit was given none to use: {error}") from None

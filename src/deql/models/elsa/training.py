@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "Course",
     "Epoch",
     "Histories",
-    "Judge",
     "Trained",
+    "TrainingConfig",
+    "ValidationNDCG",
     "loss_and_gradient",
     "memory_watched",
     "moderate",
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 _K = 20
-_JUDGED_NUMBERS = 2**26
-"""Scores that are held at once while users are judged: 256 MiB."""
+_SCORES_AT_ONCE = 2**26
+"""Scores that are held at once while users are validated on: 256 MiB."""
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainingConfig:
     """How A is trained; see :class:`deql.models.elsa.elsa.ELSA`."""
 
     rank: int
@@ -206,7 +206,7 @@ def loss_and_gradient(A: torch.Tensor, histories: Histories) -> tuple[torch.Tens
     return (2 - 2 * cosine).mean(), gradient
 
 
-class Judge:
+class ValidationNDCG:
     """NDCG@20 of users whose items are held out, as :func:`deql.evaluate` has it but for ties, which torch orders.
 
     Parameters
@@ -242,7 +242,7 @@ class Judge:
         import torch
 
         users, n = len(self._seen), len(A)
-        step = max(1, _JUDGED_NUMBERS // n)
+        step = max(1, _SCORES_AT_ONCE // n)
         total = 0.0
         for first in range(0, users, step):
             last = min(first + step, users)
@@ -260,7 +260,7 @@ class Judge:
 
 
 def train(
-    histories: Histories, course: Course, judge: Callable[[torch.Tensor], float] | None = None,
+    histories: Histories, config: TrainingConfig, validate: Callable[[torch.Tensor], float] | None = None,
     report: Report | None = None,
 ) -> Trained:  # fmt: skip
     """Train A from random rows by Nesterov's Adam.
@@ -269,10 +269,10 @@ def train(
     ----------
     histories : Histories
         Users without items are left out.
-    course : Course
-    judge : callable, optional
-        Says how good A is after each epoch; the best A is kept, and ``course.patience`` epochs without a better one end
-        the training. Without it the last A is kept.
+    config : TrainingConfig
+    validate : callable, optional
+        Says how good A is after each epoch; the best A is kept, and ``config.patience`` epochs without a better one end
+        the training (early stopping). Without it the last A is kept.
     report : callable, optional
         Called as ``report(done, total)``.
 
@@ -286,14 +286,14 @@ def train(
     >>> import torch
     >>> parts = np.array([0, 2, 4]), np.array([0, 1, 2, 3]), np.ones(4)
     >>> histories = Histories.from_arrays(*parts, 4, torch.device("cpu"))
-    >>> A = train(histories, Course(2, 60, 2, 0.1, None, 0)).factors
+    >>> A = train(histories, TrainingConfig(2, 60, 2, 0.1, None, 0)).factors
     >>> abs(A @ A.T).round(1).tolist()[0]
     [1.0, 1.0, 0.0, 0.0]
     """
     import torch
 
     with torch.no_grad():
-        return _train(histories, course, judge, report)
+        return _train(histories, config, validate, report)
 
 
 @contextmanager
@@ -318,32 +318,35 @@ def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
 
 
 def _train(
-    histories: Histories, course: Course, judge: Callable[[torch.Tensor], float] | None, report: Report | None
+    histories: Histories,
+    config: TrainingConfig,
+    validate: Callable[[torch.Tensor], float] | None,
+    report: Report | None,
 ) -> Trained:
     import torch
 
     device, n = histories.columns.device, histories.n
-    told = torch.Generator().manual_seed(course.seed % 2**63)
+    told = torch.Generator().manual_seed(config.seed % 2**63)
     users = histories.squares().nonzero()[:, 0].cpu()
     if not len(users):
         raise DataError("no user has an item, so there is nothing to learn from")
-    steps = -(-len(users) // course.batch_size)
-    V = torch.empty(n, course.rank)
+    steps = -(-len(users) // config.batch_size)
+    V = torch.empty(n, config.rank)
     V = torch.nn.init.xavier_uniform_(V, generator=told).to(device)
     # As for ε = 1e-8 and the mean over all entries, the original's loss, which is n times smaller than that over users.
     # With batches of 1,024 and more it is better than 1e-8 here.
-    optimizer = torch.optim.NAdam([V], course.learning_rate, eps=1e-8 * n, foreach=False)
+    optimizer = torch.optim.NAdam([V], config.learning_rate, eps=1e-8 * n, foreach=False)
     A = torch.empty_like(V)
     lengths = _unit_rows(V, A)
     best, kept, found = -np.inf, 0, A
     history: list[Epoch] = []
-    for epoch in range(course.epochs):
+    for epoch in range(config.epochs):
         begin = perf_counter()
         shuffled = histories.take(users[torch.randperm(len(users), generator=told)])
         losses = torch.zeros((), dtype=torch.float64, device=device)
         for step in range(steps):
-            first = step * course.batch_size
-            last = min(first + course.batch_size, len(users))
+            first = step * config.batch_size
+            last = min(first + config.batch_size, len(users))
             loss, slope = loss_and_gradient(A, shuffled.part(first, last))
             losses += loss * (last - first)
             # By V, whose rows divided by their lengths are A's: what is along a row changes nothing.
@@ -352,20 +355,20 @@ def _train(
             optimizer.step()
             lengths = _unit_rows(V, A)
             if report is not None:
-                report(epoch * steps + step + 1, course.epochs * steps)
+                report(epoch * steps + step + 1, config.epochs * steps)
         mean, seconds = float(losses) / len(users), perf_counter() - begin
         if not (np.isfinite(mean) and bool(lengths.isfinite().all())):
             raise DataError(
                 f"the loss is no longer a number in epoch {epoch + 1}: "
-                f"lower learning_rate from {course.learning_rate:g}"
+                f"lower learning_rate from {config.learning_rate:g}"
             )
         del shuffled  # before the next order of the users is made
-        history.append(Epoch(mean, None if judge is None else judge(A), seconds))
-        worth = float(epoch) if judge is None else history[-1].ndcg
+        history.append(Epoch(mean, None if validate is None else validate(A), seconds))
+        worth = float(epoch) if validate is None else history[-1].ndcg
         if worth is not None and worth > best:
             best, kept = worth, epoch + 1
-            found = A if judge is None else A.clone()
-        elif course.patience is not None and epoch + 1 - kept >= course.patience:
+            found = A if validate is None else A.clone()
+        elif config.patience is not None and epoch + 1 - kept >= config.patience:
             break
     return Trained(found.cpu().numpy(), kept, history)
 

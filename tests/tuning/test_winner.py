@@ -4,8 +4,8 @@ from scipy import stats
 
 import deql
 from deql import DEQL
-from deql.tuning.finish import CURVE
-from deql.tuning.tuning_result import Curve
+from deql.tuning.tuning_result import BCurve
+from deql.tuning.winner import CURVE
 from tests.tuning.common import SMALL, market, parameters_of
 
 PLAIN = {"user_power": 0, "popularity_power": 0}
@@ -126,7 +126,7 @@ def test_the_curve_is_what_separate_fits_give(split):
 
 
 def test_of_equal_values_the_smallest_b_is_best():
-    curve = Curve([0.0, 0.5, 1.0, 2.0], {"ndcg@20": [0.1, 0.3, 0.3, 0.2], "mse": [4.0, 2.0, 3.0, 2.0]}, {})
+    curve = BCurve([0.0, 0.5, 1.0, 2.0], {"ndcg@20": [0.1, 0.3, 0.3, 0.2], "mse": [4.0, 2.0, 3.0, 2.0]}, {})
     assert curve.best("ndcg@20") == 0.5
     assert curve.best("mse") == 0.5
 

@@ -12,12 +12,15 @@ from scipy.sparse import csr_array
 from deql._system.threads import run_slices, thread_count
 from deql.data.interactions import shortest_float
 
-__all__ = ["assemble"]
+__all__ = ["coo_to_csr"]
 
-Codes = NDArray[np.int32]
+Columns = tuple[NDArray[np.int32], NDArray[Any], NDArray[np.float64]]
+"""Users or items of some rows, their weights and their times; what is not there is empty."""
+
+_NONE, _ROWS = np.empty(0, np.int32), np.empty(0, np.int64)
 
 
-def assemble(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_array, NDArray[np.float64] | None]:
+def coo_to_csr(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_array, NDArray[np.float64] | None]:
     """Canonical CSR of rows (user, item), and the time of each stored value.
 
     Repeated pairs count once; with weights these add up, and with times the latest stays.
@@ -34,7 +37,7 @@ def assemble(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_arra
     --------
     >>> users, items = np.array([1, 0, 1, 1], np.int32), np.array([2, 0, 1, 2], np.int32)
     >>> rows = {"users": users, "items": items, "weights": np.array([1.0, 1, 1, 4]), "times": np.array([5.0, 6, 7, 8])}
-    >>> matrix, times = assemble(rows, 2, 3)
+    >>> matrix, times = coo_to_csr(rows, 2, 3)
     >>> matrix.toarray().tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 5.0]]
     >>> times.tolist()
@@ -44,31 +47,25 @@ def assemble(rows: dict[str, Any], n_users: int, n_items: int) -> tuple[csr_arra
     weights = np.empty(0, np.float32) if weights is None else weights
     times = np.empty(0) if times is None else times
     # By item, then by user, each pass keeping the order of the one before: columns end up sorted within rows.
-    by_item, *grouped = _scatter(rows.pop("items"), np.empty(0, np.int64), rows.pop("users"), n_items, weights, times)
-    del weights, times
-    by_user, indices, values, moments = _scatter(grouped[0], by_item, np.empty(0, np.int32), n_users, *grouped[1:])
-    del grouped
+    by_item, (users, weights, times) = _scatter(rows.pop("items"), n_items, _ROWS, (rows.pop("users"), weights, times))
+    by_user, (indices, values, latest) = _scatter(users, n_users, by_item, (_NONE, weights, times))
+    del users, weights, times
     if len(values) and _has_repeats(by_user, indices):
         values = values.astype(np.float64)  # in which they add up
-    kept = _merge(by_user, indices, values, moments)
+    kept = _merge(by_user, indices, values, latest)
     indptr = by_user.astype(np.int32) if kept < 2**31 - 1 else by_user
     data = shortest_float(values[:kept]) if len(values) else np.ones(kept, np.float32)
     matrix = csr_array((data, indices[:kept].astype(indptr.dtype, copy=False), indptr), shape=(n_users, n_items))
     matrix.has_canonical_format = True
-    return matrix, moments[:kept] if len(moments) else None
+    return matrix, latest[:kept] if len(latest) else None
 
 
 def _scatter(
-    keys: Codes,
-    begins: NDArray[np.int64],
-    others: Codes,
-    n_keys: int,
-    weights: NDArray[Any],
-    times: NDArray[np.float64],
-) -> tuple[NDArray[np.int64], Codes, NDArray[Any], NDArray[np.float64]]:
-    """Group rows by key, in order: where each group begins, and the others, weights and times of its rows.
+    keys: NDArray[np.int32], n_keys: int, begins: NDArray[np.int64], columns: Columns
+) -> tuple[NDArray[np.int64], Columns]:
+    """Group rows by key, in order: where each group begins, and the columns of its rows.
 
-    The others are given row by row, or as the number of the group in ``begins`` that a row stands in.
+    The first column is given row by row, or as the number of the group in ``begins`` that a row stands in.
     Threads divide the rows. Each counts its own first, so that it knows where those of the threads
     before it end in every group.
     """
@@ -82,13 +79,9 @@ def _scatter(
         total = counts.copy()
         counts[:] = before
         before += total
-    grouped = np.empty(len(keys), np.int32)
-    new_weights, new_times = np.empty_like(weights), np.empty_like(times)
-    run_slices(
-        _scatter_rows, bounds.tolist(),
-        keys, bounds, cursors, begins, others, weights, times, grouped, new_weights, new_times,
-    )  # fmt: skip
-    return starts, grouped, new_weights, new_times
+    grouped = np.empty(len(keys), np.int32), np.empty_like(columns[1]), np.empty_like(columns[2])
+    run_slices(_scatter_rows, bounds.tolist(), keys, bounds, cursors, begins, columns, grouped)
+    return starts, grouped
 
 
 @njit(cache=True, nogil=True)
@@ -101,9 +94,11 @@ def _count_rows(first, last, keys, bounds, counts):  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _scatter_rows(first, last, keys, bounds, cursors, begins, others, weights, times, grouped, new_weights, new_times):  # type: ignore[no-untyped-def]
+def _scatter_rows(first, last, keys, bounds, cursors, begins, columns, grouped):  # type: ignore[no-untyped-def]
     if first == last:
         return
+    others, weights, times = columns
+    new_others, new_weights, new_times = grouped
     cursor = cursors[np.searchsorted(bounds, first, side="right") - 1]
     group = np.searchsorted(begins, first, side="right") - 1
     for row in range(first, last):
@@ -113,7 +108,7 @@ def _scatter_rows(first, last, keys, bounds, cursors, begins, others, weights, t
         key = keys[row]
         place = cursor[key]
         cursor[key] = place + 1
-        grouped[place] = others[row] if len(others) else group
+        new_others[place] = others[row] if len(others) else group
         if len(weights):
             new_weights[place] = weights[row]
         if len(times):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deql.data.readers.digits import ITEM, SKIP, TIME, USER, WEIGHT, count_lines, parse_numbers
+from deql.data.readers.numeric_csv import ITEM, SKIP, TIME, USER, WEIGHT, parse_numbers
 
 IDS = st.integers(0, 10**18 - 1).map(str)
 SMALL = st.integers(0, 99).map(str)
@@ -109,8 +109,3 @@ def test_ids_take_no_more_room_than_they_need():
     users, items, _, _ = parse("2147483647,2147483648\n1,1\n", [USER, ITEM])
     assert (users.dtype, items.dtype) == (np.int32, np.int64)
     assert items.tolist() == [2147483648, 1]
-
-
-@given(st.binary(max_size=60))
-def test_lines_are_counted(raw):
-    assert count_lines(np.frombuffer(raw, np.uint8)) == raw.count(b"\n")

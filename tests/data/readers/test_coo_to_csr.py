@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deql.data.interactions import shortest_float
-from deql.data.readers.assemble import assemble
+from deql.data.readers.coo_to_csr import coo_to_csr
 
 
 def oracle(rows, weighted):
@@ -41,7 +41,7 @@ def test_agrees_with_a_dict(table, weighted, timed, threads):
             "users": users.astype(np.int32), "items": items.astype(np.int32),
             "weights": weights.astype(float) if weighted else None, "times": times.astype(float) if timed else None,
         }  # fmt: skip
-        matrix, moments = assemble(columns, n_users, n_items)
+        matrix, moments = coo_to_csr(columns, n_users, n_items)
         assert not columns, "nothing is kept in memory longer than needed"
     expected, latest = oracle(rows, weighted)
     assert matrix.shape == (n_users, n_items)
@@ -63,7 +63,7 @@ def test_the_given_arrays_are_left_as_they_are():
     users, items = np.array([1, 0, 1], np.int32), np.array([1, 1, 1], np.int32)
     weights, times = np.array([1.0, 2, 3]), np.array([3.0, 2, 1])
     before = [array.copy() for array in (users, items, weights, times)]
-    assemble({"users": users, "items": items, "weights": weights, "times": times}, 2, 2)
+    coo_to_csr({"users": users, "items": items, "weights": weights, "times": times}, 2, 2)
     for array, copy in zip((users, items, weights, times), before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
@@ -71,7 +71,7 @@ def test_the_given_arrays_are_left_as_they_are():
 def test_sums_are_in_double_precision():
     """2²⁴ + 1 + 1 stands still at 2²⁴ in single precision."""
     zeros, weights = np.zeros(3, np.int32), np.array([2**24, 1, 1], np.float32)
-    matrix, _ = assemble({"users": zeros, "items": zeros, "weights": weights, "times": None}, 1, 1)
+    matrix, _ = coo_to_csr({"users": zeros, "items": zeros, "weights": weights, "times": None}, 1, 1)
     assert matrix.data.tolist() == [2**24 + 2]
 
 

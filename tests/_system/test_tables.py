@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from deql.report.tables import Cell, Grid, latex_escape, latex_table, markdown_escape, markdown_table, text_table
-from tests.evaluation.test_comparison import made
+from deql._system.tables import Cell, Grid, latex_escape, latex_table, markdown_escape, markdown_table, text_table
 
 NASTY = r"a_b & 50% #1 $x$ {y} ~^ \z <img onerror=alert(1)> [q](r) *i* `c` | d"
 
@@ -86,27 +85,3 @@ def test_latex_is_well_formed():
 )
 def test_latex_escapes(text, expected):
     assert latex_escape(text) == expected
-
-
-def test_all_formats_tell_the_same():
-    found = made([[0.30, 0.20, 0.29], [0.31, 0.22, 0.30], [0.33, 0.21, 0.31]])
-    text, markdown, latex = str(found), found.to_markdown(), found.to_latex()
-    for written in (text, markdown, latex):
-        assert "0.3133" in written
-        assert "Mean" in written
-        assert "3 splits (strong, seeds 0 to 2, 7 users judged in each)" in written
-        assert "paired over 3 splits" in written
-        assert "the best model is better than this one" in written
-    assert "0.3133 ± 0.0153 ←" in text
-    assert "**0.3133** ± 0.0153" in markdown
-    assert r"\textbf{0.3133} {\scriptsize$\pm$ 0.0153}" in latex
-    test = found.tests("ndcg@20")[0]
-    assert test.significant
-    assert "0.2100 ± 0.0100 *" in re.sub(" +", " ", text)
-    assert f"{test.t_holm:.4f} *" in text
-
-
-def test_a_baseline_is_named():
-    found = made([[0.30, 0.20], [0.31, 0.22], [0.33, 0.21]], baseline="m1")
-    assert "better than the baseline m1" in str(found)
-    assert "0.3133 ± 0.0153 ←*" in str(found)

@@ -13,30 +13,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["ITEM", "SKIP", "TIME", "USER", "WEIGHT", "count_lines", "parse_decimal", "parse_numbers"]
+from deql.data.readers.ids import shortest_integers
+
+__all__ = ["ITEM", "SKIP", "TIME", "USER", "WEIGHT", "parse_numbers"]
 
 SKIP, USER, ITEM, WEIGHT, TIME = range(5)
 
-NEWLINE, RETURN, SPACE, QUOTE, MINUS, POINT, ZERO, NINE = 10, 13, 32, 34, 45, 46, 48, 57
-ID_DIGITS = 18  # what always fits 64 bits
+_NEWLINE, _RETURN, _QUOTE, _MINUS, _POINT, _ZERO, _NINE = 10, 13, 34, 45, 46, 48, 57
+_ID_DIGITS = 18  # what always fits 64 bits
 _NUMBER_DIGITS = 15  # mantissa and power of ten are then exact, so their quotient is rounded once
 
 _TENS = 10.0 ** np.arange(_NUMBER_DIGITS + 1)
-
-
-@njit(cache=True, nogil=True)
-def count_lines(text):  # type: ignore[no-untyped-def]
-    """Number of line ends.
-
-    Examples
-    --------
-    >>> int(count_lines(np.frombuffer(b"a\\nb\\n", np.uint8)))
-    2
-    """
-    count = 0
-    for p in range(len(text)):
-        count += text[p] == NEWLINE
-    return count
 
 
 def parse_numbers(
@@ -66,35 +53,26 @@ def parse_numbers(
     weights = np.empty(lines if WEIGHT in roles else 0)
     times = np.empty(lines if TIME in roles else 0)
     found = _parse(text, delimiter[0], len(delimiter), roles, users, items, weights, times)
-    return None if found < 0 else (_short(users[:found]), _short(items[:found]), weights[:found], times[:found])
-
-
-def _short(ids: NDArray[np.int64]) -> NDArray[Any]:
-    """In 32 bits if they all fit; they are not negative."""
-    return ids.astype(np.int32) if ids.size and ids.max() < 2**31 else ids
+    if found < 0:
+        return None
+    return shortest_integers(users[:found]), shortest_integers(items[:found]), weights[:found], times[:found]
 
 
 @njit(cache=True, nogil=True)
-def parse_decimal(text, begin):  # type: ignore[no-untyped-def]
-    """A number such as 3, −0.5 or 12.25 that begins at a place, and its length; 0 if there is none, or too long a one.
-
-    Examples
-    --------
-    >>> parse_decimal(np.frombuffer(b"-0.5,", np.uint8), np.uint64(0))
-    (-0.5, 4)
-    """
+def _parse_decimal(text, begin):  # type: ignore[no-untyped-def]
+    # A number such as 3, −0.5 or 12.25 that begins at a place, and its length; 0 if there is none, or too long a one.
     one = np.uint64(1)
     p = begin
-    negative = text[p] == MINUS
+    negative = text[p] == _MINUS
     if negative:
         p += one
     digits, fraction, mantissa = 0, 0, 0
     point = False
-    while ZERO <= text[p] <= NINE or (text[p] == POINT and not point):
-        if text[p] == POINT:
+    while _ZERO <= text[p] <= _NINE or (text[p] == _POINT and not point):
+        if text[p] == _POINT:
             point = True
         else:
-            mantissa = mantissa * 10 + (text[p] - ZERO)
+            mantissa = mantissa * 10 + (text[p] - _ZERO)
             digits += 1
             fraction += point
         p += one
@@ -113,33 +91,33 @@ def _parse(text, delimiter, delimiter_length, roles, users, items, weights, time
     row = 0
     last_field = len(roles) - 1
     while p < stop:
-        if text[p] == NEWLINE or (text[p] == RETURN and text[p + one] == NEWLINE):
-            p += one if text[p] == NEWLINE else one + one
+        if text[p] == _NEWLINE or (text[p] == _RETURN and text[p + one] == _NEWLINE):
+            p += one if text[p] == _NEWLINE else one + one
             continue
         for field in range(last_field + 1):
             role = roles[field]
             if role == SKIP:
-                while text[p] != delimiter and text[p] != NEWLINE:
-                    if text[p] == QUOTE:
+                while text[p] != delimiter and text[p] != _NEWLINE:
+                    if text[p] == _QUOTE:
                         return -1
                     p += one
-                if field == last_field and text[p] == NEWLINE and text[p - one] == RETURN:
+                if field == last_field and text[p] == _NEWLINE and text[p - one] == _RETURN:
                     p -= one
             elif role in (USER, ITEM):
                 begin = p
                 number = 0
-                while ZERO <= text[p] <= NINE:
-                    number = number * 10 + (text[p] - ZERO)
+                while _ZERO <= text[p] <= _NINE:
+                    number = number * 10 + (text[p] - _ZERO)
                     p += one
                 length = p - begin
-                if length == 0 or length > ID_DIGITS or (length > one and text[begin] == ZERO):
+                if length == 0 or length > _ID_DIGITS or (length > one and text[begin] == _ZERO):
                     return -1
                 if role == USER:
                     users[row] = number
                 else:
                     items[row] = number
             else:
-                value, length_of_number = parse_decimal(text, p)
+                value, length_of_number = _parse_decimal(text, p)
                 if length_of_number == 0:
                     return -1
                 p += np.uint64(length_of_number)
@@ -152,9 +130,9 @@ def _parse(text, delimiter, delimiter_length, roles, users, items, weights, time
                     if text[p] != delimiter:
                         return -1
                     p += one
-        if text[p] == RETURN:
+        if text[p] == _RETURN:
             p += one
-        if text[p] != NEWLINE:
+        if text[p] != _NEWLINE:
             return -1
         p += one
         row += 1

@@ -7,51 +7,52 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from deql.data.readers.blocks import Block, refuse_other_encodings
-from deql.data.readers.columns import Roles
-from deql.data.readers.values import Rows, Where, rows_of
+from deql.data.readers.columns import ColumnRoles
+from deql.data.readers.ids import RowError
+from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["JsonLines", "json_names"]
+__all__ = ["NdjsonParser", "ndjson_names"]
 
 _EXAMPLE = '{"user": 1, "item": 2}'
 
 
-class JsonLines:
+class NdjsonParser:
     """Parses blocks; whether ids are numbers or text is settled by the file's first lines."""
 
-    def __init__(self, names: tuple[str, ...], roles: Roles, text_ids: bool, first: Block) -> None:
-        places = (roles.user, roles.item, roles.weight, roles.time)
-        self.wanted = tuple(None if place is None else names[place] for place in places)
-        self.text_ids = text_ids
-        self.numeric = _numeric(first, [name for name in self.wanted[:2] if name is not None])
+    def __init__(self, names: tuple[str, ...], roles: ColumnRoles, first: Block) -> None:
+        self.names = names
+        self.roles = roles
+        self.numeric = _numeric(first, [names[roles.user], names[roles.item]])
 
-    def __call__(self, block: Block) -> Rows:
+    def __call__(self, block: Block) -> ParsedRows:
         """Rows of a block."""
         import polars as pl
 
         try:
             # As text, which keeps whole numbers of any length as they are.
-            frame = pl.read_ndjson(bytes(block), schema={name: pl.String for name in self.wanted if name is not None})
+            schema = {self.names[place]: pl.String for place in self.roles.places.values()}
+            frame = pl.read_ndjson(bytes(block), schema=schema)
         except (pl.exceptions.PolarsError, UnicodeDecodeError, ValueError):
             refuse_other_encodings(block)
             for _ in _objects(block):
                 pass
             raise block.error(0, "near here the JSON cannot be read: is it one object a line?") from None
 
-        def where(row: int, problem: str) -> DataError:
+        def row_error(row: int, problem: str) -> DataError:
             filled = [number for number, line in enumerate(bytes(block).split(b"\n")) if line.strip()]
             return block.error(filled[row], problem)
 
-        user, item, weight, time = (None if name is None else frame[name] for name in self.wanted)
-        assert user is not None
-        assert item is not None
-        users, items = self._number_like(user, where), self._number_like(item, where)
-        return rows_of(users, items, weight, time, where, text_ids=self.text_ids)
+        def column(place: int) -> pl.Series:
+            series = frame[self.names[place]]
+            return self._as_numbers(series, row_error) if place in (self.roles.user, self.roles.item) else series
 
-    def _number_like(self, column: pl.Series, where: Where) -> pl.Series:
+        return parse_rows(column, self.roles, row_error)
+
+    def _as_numbers(self, column: pl.Series, row_error: RowError) -> pl.Series:
         """Ids that are numbers: all must be, and 1.0 is 1."""
         import polars as pl
 
@@ -60,11 +61,11 @@ class JsonLines:
         words = column.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
         if words.any():
             row = int(words.arg_max() or 0)
-            raise where(row, f"{column.name} is text here and a number in the lines before: write all alike")
+            raise row_error(row, f"{column.name} is text here and a number in the lines before: write all alike")
         return column.str.strip_suffix(".0")
 
 
-def json_names(first: Block) -> tuple[str, ...]:
+def ndjson_names(first: Block) -> tuple[str, ...]:
     """Keys of the objects in the first lines of a file, in the order first seen."""
     refuse_other_encodings(first)
     names: dict[str, None] = {}

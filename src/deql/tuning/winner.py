@@ -1,0 +1,150 @@
+"""The end of a search: the leaderboard, the winner fitted, its curve over b, and the comparison with b = 0."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from deql._system.strict_json import as_json
+from deql.errors import DataError, JournalError
+from deql.evaluation import Evaluation, evaluate
+from deql.evaluation.significance import paired_t
+from deql.metrics import lower_is_better
+from deql.models import DEQL
+from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, in_words
+from deql.tuning.trials import Trial, TrialStore
+from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["CURVE", "select_winner"]
+
+CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
+"""Values of b of the sensitivity curve: the paper's range, and some way beyond."""
+
+_ROUNDING = 1e-3
+"""How far apart a measurement and its repetition may be: other threads or processors round otherwise."""
+
+Row = dict[str, Any]
+
+
+def select_winner(store: TrialStore, space: Space, points: int | None, complete: bool) -> Tuning:
+    """Rank what was measured, fit the winner and put into words what was found.
+
+    ``points`` is how many the grid has, if it is one. What an earlier run found out about the same winner is in the
+    journal and not computed again.
+    """
+    trainer, data = store.full, store.full.data
+    rows = _leaderboard(store)
+    failures = [
+        f"{in_words(trial.point._asdict())} ({trial.failure})"
+        for known in (store.trials, store.screened) for trial in known.values() if trial.failure is not None
+    ]  # fmt: skip
+    if not rows:
+        raise DataError(f"no point of the space gave a model, such as {failures[0]}")
+    winner = rows[0]
+    fitted = None
+    end = next((record for record in reversed(store.journal.records) if record["step"] == "end"), None)
+    if end is None or end.get("best") != as_json(winner) or end.get("complete") != complete:
+        curve, baseline, users, fitted = _examine(store, rows)
+        store.journal.append({
+            "step": "end", "best": winner, "curve": vars(curve), "rival": vars(baseline), "judged": users,
+            "complete": complete,
+        })  # fmt: skip
+        end = store.journal.records[-1]
+    if data.final is not data.train:
+        fitted = None
+        trainer.release()
+        fitted = trainer.model(Point.of(winner)).fit(data.final)
+    model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
+    numbers = {name: _numbers(end["rival"][name]) for name in ("value", "difference", "p_value")}
+    return Tuning(
+        model=model, table=_frame(rows, store.metrics), metric=store.metrics[0], best=winner,
+        curve=BCurve(**_numbers(end["curve"])), rival=BaselineComparison(**end["rival"] | numbers), space=space,
+        looks=_frame(_screened(store), store.metrics[:1]), judged=end["judged"], how=data.how, complete=complete,
+        points=points, inverses=sum(trial.failure is None for trial in store.trials.values()),
+        left_out=store.left_out, failures=failures, seconds=store.spent, journal=store.journal.path,
+    )  # fmt: skip
+
+
+def _numbers(plain: Any) -> Any:
+    """Numbers as they were before they went to JSON, which has no infinity and no NaN."""
+    if isinstance(plain, dict):
+        return {name: _numbers(value) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [_numbers(value) for value in plain]
+    return float("nan") if plain is None else float(plain)
+
+
+def _examine(store: TrialStore, rows: list[Row]) -> tuple[BCurve, BaselineComparison, int, DEQL]:
+    """The winner's curve over b, its baseline, the number of validation users, and a model on its P."""
+    metric, trainer, winner = store.metrics[0], store.full, rows[0]
+    searched = next((row for row in rows if row["b"] == 0), None)
+    zero = searched or winner | {"b": 0.0, "xi": None}
+    # The baseline first, so that two inverses are never there at once.
+    apart = None
+    if Point.of(zero) != Point.of(winner):
+        apart = trainer.evaluate(Point.of(zero), [_rule(zero)], [metric])[0]
+    fitted = trainer.fit(Point.of(winner))
+    bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
+    rules = [_rule(winner), _rule(zero), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]
+    best, beside, *curve = evaluate(
+        [fitted.with_rule(**rule) for rule in rules], trainer.data.validation, store.metrics
+    )
+    if store.journal.path is not None and not math.isclose(
+        best.means[metric], winner[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
+    ):
+        raise JournalError(
+            f"{store.journal.path} has {metric} {winner[metric]:.4f} for the best model, but it is "
+            f"{best.means[metric]:.4f}: delete the file to begin again"
+        )
+    over_b = BCurve(
+        bs,
+        {metric: [one.means[metric] for one in curve] for metric in store.metrics},
+        {metric: [one.standard_errors[metric] for one in curve] for metric in store.metrics},
+    )
+    baseline = _compare(metric, best, apart or beside, zero, searched is not None)
+    return over_b, baseline, len(best.users), fitted
+
+
+def _leaderboard(store: TrialStore) -> list[Row]:
+    """A row for each model measured, best first; of equal ones the smaller parameters first."""
+    metric = store.metrics[0]
+    sign = 1.0 if lower_is_better(metric) else -1.0
+    found = [
+        (sign * trial.values[metric][place], trial.point, place)
+        for trial in store.trials.values() if trial.failure is None
+        for place in range(len(store.rules))
+    ]  # fmt: skip
+    return [_row(store.trials[point], store.rules[place], place) for _, point, place in sorted(found)]
+
+
+def _screened(store: TrialStore) -> list[Row]:
+    """A row for each point that was screened and gave a model, best first."""
+    found = [(trial, store.best_rule(trial)) for trial in store.screened.values() if trial.failure is None]
+    rows = [_row(trial, store.rules[place], place) for trial, place in found]
+    return sorted(rows, key=lambda row: row[store.metrics[0]], reverse=not lower_is_better(store.metrics[0]))
+
+
+def _row(trial: Trial, rule: RuleParameters, place: int) -> Row:
+    values = {metric: values[place] for metric, values in trial.values.items()}
+    return trial.point._asdict() | {"b": None, "xi": None} | rule | values
+
+
+def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame(rows, schema=dict.fromkeys([*PARAMETERS, *metrics], pl.Float64))
+
+
+def _rule(row: Row) -> RuleParameters:
+    return {name: row[name] for name in PARAMETERS if name not in Point._fields and row[name] is not None}
+
+
+def _compare(metric: str, winner: Evaluation, zero: Evaluation, row: Row, searched: bool) -> BaselineComparison:
+    mine, theirs = winner.per_user[metric], zero.per_user[metric]
+    p_value = paired_t(theirs, mine) if lower_is_better(metric) else paired_t(mine, theirs)
+    parameters = {name: value for name, value in row.items() if name in (*Point._fields, "b", "popularity_power")}
+    difference = winner.means[metric] - zero.means[metric]
+    return BaselineComparison(parameters, searched, zero.means[metric], difference, p_value)
