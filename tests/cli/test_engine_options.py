@@ -158,6 +158,19 @@ def test_the_number_of_threads(capsys, events, tmp_path):
             "--engine disk cannot be used: it needs memory of at least",
         ),
         (["--dry-run", "--engine", "torch", "--device", "cuda:99"], "--engine torch cannot be used: "),
+        (["--dry-run", "--device", "cuda:99"], "--engine torch cannot be used: "),
+        (["--dry-run", "--engine", "torch", "--device", "tpu"], "error: --device must be 'cuda', 'cuda:1' or 'cpu'"),
+        (["--dry-run", "--arithmetic", "half"], "error: --arithmetic must be one of float32, fp16x3"),
+        (["--dry-run", "--precision", "half"], "arithmetic must be one of float32, fp16x3"),
+        (
+            ["--dry-run", "--precision", "tf32", "--arithmetic", "tf32"],
+            "given twice, as --arithmetic and as --precision",
+        ),
+        (
+            ["--dry-run", "--engine", "memory", "--folder", "tiles"],
+            "error: --folder is the disk engine's: leave it out with --engine memory",
+        ),
+        (["-o", "a.deql", "--l2", "-1"], "error: --l2 must be a number from 0 up, got -1.0"),
         (["-o", "a.deql", "--folder", "events.csv"], "events.csv is not a folder: name one for --folder"),
     ],
 )

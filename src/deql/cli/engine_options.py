@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,10 @@ from deql._system.threads import set_threads
 from deql.cli.output import say
 from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
+from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.tile_folder import has_checkpoint
+from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from
+from deql.models.linear import LinearAutoencoder
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
 
@@ -34,15 +37,21 @@ class EngineOptions:
     folder: Annotated[
         Path | None, typer.Option(help="Where the disk engine keeps its tiles (beside the model file).", metavar="DIR")
     ] = None
-    precision: Annotated[
+    arithmetic: Annotated[
         str | None, typer.Option(help="Of the torch engine's products: float32, tf32, ...; the best if not given.")
     ] = None
+    precision: Annotated[str | None, typer.Option(hidden=True, help="What --arithmetic was called once.")] = None
     device: Annotated[str | None, typer.Option(help="Of the torch engine, or of elsa: cuda, cuda:1 or cpu.")] = None
     threads: Annotated[int | None, typer.Option(help="How many threads; as many as processors if not given.")] = None
 
     def parameters(self) -> dict[str, str]:
-        """What was typed, as parameters of a model."""
-        typed = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "threads"}
+        """What was typed: the name of an engine and its parameters."""
+        if self.arithmetic and self.precision:
+            raise ParameterError(
+                "arithmetic is given twice, as --arithmetic and as --precision", parameter="arithmetic"
+            )
+        typed = {name: getattr(self, name) for name in ("engine", "memory", "folder", "arithmetic", "device")}
+        typed["arithmetic"] = self.arithmetic or self.precision
         return {name: str(value) for name, value in typed.items() if value is not None}
 
     def use(self) -> None:
@@ -64,27 +73,29 @@ class EngineOptions:
 
     def planned(self, interactions: Interactions, dtype: str | None, tiles: Path) -> dict[str, Any]:
         """Arguments of a plan."""
-        chosen = {"engine": self.engine, "dtype": dtype}
-        return {"data": interactions, "memory": self.memory, "folder": tiles, "device": self.device} | {
-            name: value for name, value in chosen.items() if value
-        }
+        engine = as_engine(engine_from(self.parameters())).name
+        named = {"data": interactions, "engine": engine, "memory": self.memory, "folder": tiles, "device": self.device}
+        return named | ({"dtype": dtype} if dtype else {})
 
 
-def fit_resumably(estimator: Any, interactions: Interactions, tiles: Path) -> None:
+def fit_resumably(estimator: LinearAutoencoder, interactions: Interactions, tiles: Path) -> None:
     """Fit; if that is done on disk, in a folder where the same command finds what was done before it was ended."""
-    begun, typed = has_checkpoint(tiles), (estimator.engine, estimator.folder)
-    options = replace(estimator._options, folder=tiles)
-    if begun and options.engine == "auto":  # whatever is free by now: it goes on where it was begun
-        options = replace(options, engine="disk")
-    if options.choose(interactions.matrix) == "disk":
-        estimator.engine, estimator.folder = "disk", str(tiles)
+    begun, typed = has_checkpoint(tiles), estimator.engine
+    engine = as_engine(typed)
+    if isinstance(engine, Auto | Disk):
+        engine = replace(engine, folder=str(tiles))
+        if begun and isinstance(engine, Auto):  # whatever is free by now: it goes on where it was begun
+            engine = Disk(engine.memory, engine.folder)
+        engine = choose_engine(interactions.matrix, engine=engine, dtype=estimator.dtype)
+    if isinstance(engine, Disk):
+        estimator.engine = engine
         if begun:
             say(f"going on with the tiles in {tiles}")
         elif not tiles.is_dir() or not any(tiles.iterdir()):
             say(f"the tiles are kept in {tiles}")
     with kept_until_saved(tiles):
         estimator.fit(interactions)
-    estimator.engine, estimator.folder = typed
+    estimator.engine = typed
 
 
 @contextmanager

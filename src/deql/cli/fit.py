@@ -17,9 +17,10 @@ from deql.cli.model_specs import parse_spec, typed_parameters
 from deql.cli.options import AsJson, TableOptions, check_outputs, option_name, with_options
 from deql.cli.output import file_size, print_json, print_words, progress_wanted, say
 from deql.errors import ParameterError, TileFileError
+from deql.evaluation.model_groups import parameters
 from deql.linalg.engines.tile_folder import remove_tiles
+from deql.linalg.planner.choose import as_engine, engine_from
 from deql.models import DEQL, LinearAutoencoder
-from deql.models.base import OF_THE_MACHINE
 from deql.split import Split
 from deql.tuning import Space
 from deql.tuning.space import NAMED, with_axes
@@ -74,7 +75,7 @@ def fit(
     if auto:
         engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
     space = _space(model, chosen) if auto else None
-    estimator: Any = None if auto else _estimator(model, chosen | engines.parameters())
+    estimator: Any = None if auto else _estimator(model, chosen, engines.parameters())
     if dry_run and not isinstance(estimator, LinearAutoencoder):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
     if out is not None:
@@ -109,18 +110,19 @@ def fit(
         estimator.save(out)
     kind = type(estimator).__name__
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
+    solver = getattr(estimator, "solver_", None)
     if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
         with suppress(TileFileError):
             remove_tiles(tiles, keep_folder=engines.folder is not None)
     if json:
         facts = {
             "model": kind,
-            "parameters": {name: value for name, value in estimator.get_params().items() if name not in OF_THE_MACHINE},
+            "parameters": parameters(estimator),
             "users": interactions.n_users,
             "items": interactions.n_items,
             "interactions": interactions.n_interactions,
             "seconds": round(seconds, 3),
-            "engine": engine,
+            "engine": engine or solver,
             "residual": residual,
             "file": str(out),
             "bytes": out.stat().st_size,
@@ -131,7 +133,9 @@ def fit(
         if tuning:
             for sentence in summary_sentences(tuning):
                 print_words(sentence)
-        how = "" if engine is None else f" ({engine} engine{'' if residual is None else f', residual {residual:.0e}'})"
+        ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
+        ran += [] if residual is None else [f"residual {residual:.0e}"]
+        how = f" ({', '.join(ran)})" if ran else ""
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s{how} and saved as {out} "
               f"({file_size(out)})")  # fmt: skip
     if tuning and not tuning.complete:
@@ -139,20 +143,24 @@ def fit(
         raise typer.Exit(130)
 
 
-def _estimator(spec: str, chosen: Mapping[str, Any]) -> Any:
-    """The model as asked for, not fitted yet."""
-    estimator = parse_spec(spec, files=False)
+def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str]) -> Any:
+    """The model as asked for, not fitted yet; ``engine`` is what was typed of that."""
+    estimator: Any = parse_spec(spec, files=False)
+    linear = isinstance(estimator, LinearAutoencoder)
     name = spec.partition(":")[0].strip().lower()
-    for parameter in chosen:
-        known = parameter in estimator.get_params()
-        if parameter == "engine" and not isinstance(estimator, LinearAutoencoder):
-            advice = f": say {name}:engine=sparse or dense" if known else ""
-            raise ParameterError(f"--engine does not belong to the model {name}{advice}")
-        if not known:
-            raise ParameterError(f"{option_name(parameter)} does not belong to the model {name}")
+    for parameter in (*chosen, *engine):
+        option = option_name(parameter)
+        if parameter not in estimator.get_params() and not (linear and parameter in engine):
+            advice = (
+                f": say {name}:solver=sparse or dense" if parameter == "engine" and hasattr(estimator, "solver") else ""
+            )
+            raise ParameterError(f"{option} does not belong to the model {name}{advice}")
         if parameter in typed_parameters(spec):
-            raise ParameterError(f"{parameter} is given twice, in {spec} and as {option_name(parameter)}")
-    estimator.set_params(**chosen, progress=progress_wanted())
+            raise ParameterError(f"{parameter} is given twice, in {spec} and as {option}")
+    given = {**chosen, **engine}
+    if linear:
+        given = {**chosen, "engine": engine_from({**as_engine(estimator.engine).words, **engine})}
+    estimator.set_params(**given, progress=progress_wanted())
     estimator._check_parameters()
     return estimator
 

@@ -53,7 +53,9 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
             + (", or a model file" if files else "")
         )
     fields = parameters(kind())
-    types = {field.name: str(field.type) for field in dataclasses.fields(kind)}
+    if "engine" in fields:  # whose only parameter that is not of the machine is named beside it
+        fields |= {"arithmetic": None}
+    types = {field.name: str(field.type) for field in dataclasses.fields(kind)} | {"arithmetic": "str"}
     chosen: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
         parameter, given, value = (piece.strip() for piece in part.partition("="))
@@ -65,11 +67,11 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
         if parameter in chosen:
             raise ParameterError(f"{text}: {parameter} is given twice")
         chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter], types[parameter])
-    model: Recommender = kind(**chosen)
     try:
+        model: Recommender = kind(**kind._from_words(chosen))
         model._check_parameters()
     except ParameterError as error:
-        raise ParameterError(f"{text}: {error}") from None
+        raise ParameterError(f"{text}: ", *error.args, parameter=error.parameter) from None
     return model
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from deql.linalg.engines.torch_packed import DevicePacked
-    from deql.ranking.quantised import ResidentRows
+    from deql.ranking.quantised import QuantisedRows
 
 # The kernels are imported where they are used: NO_ITEM is needed on hosts without numba, too.
 __all__ = ["NO_ITEM", "rank"]
@@ -55,8 +55,8 @@ def rank(
     squares: NDArray[np.float64] | None = None,
     exact: bool = True,
     on_device: DevicePacked | None = None,
-    rows: ResidentRows | None = None,
-    report: Report | None = None,
+    rows: QuantisedRows | None = None,
+    report: ProgressCallback | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns of X·W for each row of X, and their scores.
 
@@ -84,7 +84,7 @@ def rank(
     on_device : DevicePacked, optional
         P once more: candidates are found there. What they are decided by does not change, so neither do
         items, nor exact scores.
-    rows : ResidentRows, optional
+    rows : QuantisedRows, optional
         The rows of P once more: much faster for a few histories on a large model. Items and exact scores
         stay the same. Not used with ``squares`` or ``on_device``, nor for numbers near the limits of floats.
     report : callable, optional
@@ -137,18 +137,16 @@ def rank(
                     run, precision, gains, shifts, part, exclude_seen, allowed, keep, room, sums[:, first:last], told
                 )
             else:
-                from deql.ranking.torch_rank import scan
+                from deql.ranking.torch_rank import Scan, scan
 
-                candidates = scan(
-                    on_device, gains, shifts, part.indptr, part.indices, part.data,
-                    keep=keep, exclude_seen=exclude_seen, allowed=allowed,
-                    squares=None if squares is None else sums[:, first:last], report=told,
-                )  # fmt: skip
+                histories = part.indptr, part.indices, part.data
+                squared = None if squares is None else sums[:, first:last]
+                candidates = scan(Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, squared, told))
             _finish(run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates, *best)
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 
 
-def _report_slice(report: Report, before: int, slices: int, done: int, total: int) -> None:
+def _report_slice(report: ProgressCallback, before: int, slices: int, done: int, total: int) -> None:
     report(before * total + done, slices * total)
 
 
@@ -163,7 +161,7 @@ def _scan(
     keep: int,
     room: int,
     squares: NDArray[np.float64],
-    report: Report | None,
+    report: ProgressCallback | None,
 ) -> Candidates:
     """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
     from deql.ranking.kernels import pack_strips, scan_users
