@@ -17,7 +17,7 @@ import typer
 
 from deql import __version__
 from deql.cli.lazy_group import lazy_group
-from deql.cli.output import say
+from deql.cli.output import option_name, say
 from deql.errors import DeqlError, ParameterError, Setting, reason
 
 __all__ = ["app", "main", "run"]
@@ -136,7 +136,7 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
     def option(setting: Setting) -> str:
         if setting.name == "journal":
             return "folder with --out" if "reproduce" in arguments else "with --journal"
-        return f"--{setting.name.replace('_', '-')}" + ("" if setting.value is None else f" {setting.value}")
+        return option_name(setting.name) + ("" if setting.value is None else f" {setting.value}")
 
     message = "".join(option(part) if isinstance(part, Setting) else str(part) for part in error.args)
     if "=" in message:

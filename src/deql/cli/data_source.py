@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from deql.cli.options import Seed, TableOptions, option_name
+from deql.cli.options import Seed, TableOptions
+from deql.cli.output import option_name
 from deql.data import Interactions
 from deql.data.readers.files import is_published_split
 from deql.datasets.public import read_lightgcn_split

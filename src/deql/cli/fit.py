@@ -14,8 +14,8 @@ import deql
 from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.model_specs import parse_spec, typed_parameters
-from deql.cli.options import AsJson, TableOptions, check_outputs, option_name, with_options
-from deql.cli.output import file_size, print_json, print_words, progress_wanted, say
+from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
 from deql.errors import ParameterError, TileFileError
 from deql.evaluation.model_groups import parameters
 from deql.linalg.engines.tile_folder import remove_tiles

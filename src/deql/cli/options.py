@@ -20,7 +20,7 @@ from deql.errors import DataError, ParameterError, name_some
 
 __all__ = [
     "AsJson", "HowMany", "ModelFile", "Seed", "TableFile", "TableOptions", "check_outputs",
-    "option_name", "show_steps", "with_options",
+    "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -121,17 +121,6 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper
-
-
-def option_name(parameter: str) -> str:
-    """How a parameter is typed.
-
-    Examples
-    --------
-    >>> option_name("held_out")
-    '--held-out'
-    """
-    return f"--{parameter.replace('_', '-')}"
 
 
 def check_outputs(*outputs: Path | None, inputs: Iterable[Path | None] = ()) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from deql.ranking.explanations import Explanation
 
 __all__ = [
-    "bar", "console", "curve_table", "did_you_mean", "explanation_table", "file_size", "print_grid", "print_json",
-    "print_words", "progress_wanted", "rich_table", "say",
+    "bar", "console", "curve_table", "did_you_mean", "explanation_table", "file_size", "option_name", "print_grid",
+    "print_json", "print_words", "progress_wanted", "rich_table", "say",
 ]  # fmt: skip
 
 
@@ -35,6 +35,17 @@ def say(text: str) -> None:
 def progress_wanted() -> bool:
     """Bars are for people: only when standard error is a terminal."""
     return sys.stderr.isatty()
+
+
+def option_name(parameter: str) -> str:
+    """How a parameter is typed.
+
+    Examples
+    --------
+    >>> option_name("held_out")
+    '--held-out'
+    """
+    return f"--{parameter.replace('_', '-')}"
 
 
 def did_you_mean(text: str, known: Iterable[str], most: int = 1) -> str:

@@ -11,12 +11,13 @@ import typer
 
 import deql
 from deql.cli import data_source
-from deql.cli.options import AsJson, TableOptions, check_outputs, option_name, with_options
+from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
 from deql.cli.output import (
     console,
     curve_table,
     did_you_mean,
     file_size,
+    option_name,
     print_grid,
     print_json,
     print_words,
