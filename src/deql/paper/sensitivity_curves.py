@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -143,7 +143,7 @@ def curve_facts(bs: Sequence[float], results: Sequence[Evaluation]) -> dict[str,
 
 def at_fixed_l2(log: MeasurementLog, dataset: PaperDataset, choice: Choice, bs: Sequence[float]) -> SensitivityCurve:
     """Measure all values of b with one inverse, or find them in the journal."""
-    models = {_name(b): choice.model(**log.machine | {"b": b}) for b in bs}
+    models = {_name(b): _model(log, choice, b=b) for b in bs}
     key = log.key(dataset, models["0"]) | {"b": ", ".join(models)}
     told = f"{choice.words} for {len(bs)} values of b, one inverse of {dataset.first.train.n_items:,} items"
     found = log.get_or_measure("curve", key, partial(_measure, log, dataset, models, bs, told))["found"]
@@ -160,7 +160,7 @@ def at_fixed_lambda(log: MeasurementLog, dataset: PaperDataset, choice: Choice) 
     bs = sorted({*AT_FIXED_LAMBDA, model.b})
     # At the chosen b, l2 is the chosen one, not one that rounding has moved.
     l2 = [model.l2 if b == model.b else ridge_of_gram(lam, model.dropout, 1.0, b) for b in bs]
-    models = {_name(b): choice.model(**log.machine | {"l2": ridge, "b": b}) for b, ridge in zip(bs, l2, strict=True)}
+    models = {_name(b): _model(log, choice, b=b, l2=ridge) for b, ridge in zip(bs, l2, strict=True)}
     key = log.key(dataset, models["0"]) | {"b": ", ".join(models), "lambda": lam}
     del key["l2"]
     if log.find("curve", key) is None and not _affordable(models["0"], dataset):
@@ -169,6 +169,10 @@ def at_fixed_lambda(log: MeasurementLog, dataset: PaperDataset, choice: Choice) 
     told = f"at λ={lam:.4g} for {len(bs)} values of b, an inverse of {size:,} items for each"
     found = log.get_or_measure("curve", key, partial(_measure, log, dataset, models, bs, told))["found"]
     return FixedLambdaCurve(lam, l2, _lines(found))
+
+
+def _model(log: MeasurementLog, choice: Choice, **changed: float) -> LinearAutoencoder:
+    return replace(choice, parameters=choice.parameters | changed).model(**log.machine)
 
 
 def _name(b: float) -> str:
