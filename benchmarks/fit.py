@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array, load_npz, save_npz
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 L2, DROPOUT, B = 50.0, 0.3, 0.5
 CHECKED_COLUMNS = 16
@@ -198,7 +198,7 @@ def _difference(folder: str, name: str) -> float:
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
-def _ratios(found: dict[str, Sample]) -> dict[str, float]:
+def _ratios(found: dict[str, Measurement]) -> dict[str, float]:
     ours = found["deql"]
     against = {}
     for label in ("paper", "paper, tuned"):

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from _measure import Sample, Task, measure_all, serve, show
+from _measure import Measurement, Task, measure_all, serve, show
 
 METRICS = ["recall@20", "ndcg@20"]
 BATCHES = {"batch_size": [256, 1024, 4096]}
@@ -118,7 +118,7 @@ def main() -> int:
         print(json.dumps(choose(options.only or list(GRIDS))))
         return 0
     specs = {name: spec for name, spec in rows().items() if not options.only or name in options.only}
-    found: dict[str, Sample] = measure_all(
+    found: dict[str, Measurement] = measure_all(
         __file__, {name: ["fit", spec] for name, spec in specs.items()}, options.repeats
     )
     cells = [

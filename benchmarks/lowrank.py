@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy.sparse import csr_array, load_npz, save_npz
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 L2, DROPOUT = 60.0, 0.3
 TARGETS = {"loss_above_dense": 1e-3, "million_gib": 8.0}
@@ -103,7 +103,7 @@ def main() -> int:
     return 0 if all(met.values()) else 1
 
 
-def _cells(sample: Sample, matrix: csr_array) -> list[object]:
+def _cells(sample: Measurement, matrix: csr_array) -> list[object]:
     facts = sample.facts
     return [
         f"{matrix.shape[0]:,}", f"{matrix.shape[1]:,}", f"{matrix.nnz:,}", sample.seconds,

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 TARGETS = {"speedup": 3.0, "large_gib": 8.0}
 USERS, ITEMS = 138_493, 27_278
@@ -276,7 +276,7 @@ def main() -> int:
     return 0 if _agree(found) else 1
 
 
-def _agree(found: dict[str, Sample]) -> bool:
+def _agree(found: dict[str, Measurement]) -> bool:
     """Whether all counted the same users and items in the same table."""
     counts = {(one.facts["users"], one.facts["items"]) for label, one in found.items() if "million" not in label}
     return len(counts) == 1

@@ -21,9 +21,9 @@ def model_file(tmp_path, toy):
 @pytest.fixture
 def told(monkeypatch):
     """What the server would have been told; it is not started."""
-    supervisor = pytest.importorskip("deql.serve.supervisor", reason="needs the extra serve")
+    server = pytest.importorskip("deql.serve.server", reason="needs the extra serve")
     settings = []
-    monkeypatch.setattr(supervisor, "run", lambda given, ready: settings.append(given) or 0)
+    monkeypatch.setattr(server, "run", lambda given, ready: settings.append(given) or 0)
     return settings
 
 

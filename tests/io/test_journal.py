@@ -351,7 +351,7 @@ def test_records_can_be_read_while_another_process_writes(tmp_path, finished):
 
 
 def test_a_journal_has_the_curve_for_the_page(tmp_path, finished):
-    curves = pytest.importorskip("deql.serve.curve", reason="the page needs the extra serve")
+    curves = pytest.importorskip("deql.serve.settings", reason="the page needs the extra serve")
     path = tmp_path / "journal"
     path.write_bytes(finished[1])
     found = curves.read_curve(path)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, random_array
 import deql
 from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
-from deql.ranking.quantised import ResidentRows
+from deql.ranking.quantised import QuantisedRows
 from deql.ranking.rank import NO_ITEM, rank
 
 
@@ -64,7 +64,7 @@ def test_lists_and_scores_are_those_without_to_the_last_bit(
         matrix.data = (matrix.data * 10.0 ** generator.uniform(-30, 30, matrix.nnz)).astype(matrix.dtype)
     options = {"k": k, "exclude_seen": exclude_seen, "allowed": generator.random(n) < allowed}
     expected = rank(P, gain, shift, matrix, **options)
-    assert_same_bits(rank(P, gain, shift, matrix, **options, rows=ResidentRows.fill(P)), expected)
+    assert_same_bits(rank(P, gain, shift, matrix, **options, rows=QuantisedRows.fill(P)), expected)
 
 
 def beyond(name, gain, shift, values):
@@ -101,7 +101,7 @@ def test_lists_are_those_without_where_numbers_leave_the_range_of_floats(name, d
     matrix = histories(5, 70, generator).astype(np.float64)
     gain, shift = -1.0 / P.diagonal(), np.ones(70)
     beyond(name, gain, shift, matrix.data)
-    rows = ResidentRows.fill(P)
+    rows = QuantisedRows.fill(P)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         for exclude_seen in (True, False):
@@ -114,7 +114,7 @@ def test_lists_are_those_without_where_numbers_leave_the_range_of_floats(name, d
 def test_a_history_that_weighs_nothing():
     P = precision(70, 64, np.float32, np.random.default_rng(7))
     matrix = csr_array((np.zeros(2, np.float32), [3, 5], [0, 2]), shape=(1, 70))
-    gain, shift, rows = -1.0 / P.diagonal(), np.ones(70), ResidentRows.fill(P)
+    gain, shift, rows = -1.0 / P.diagonal(), np.ones(70), QuantisedRows.fill(P)
     assert_same_bits(rank(P, gain, shift, matrix, k=4, rows=rows), rank(P, gain, shift, matrix, k=4))
 
 
@@ -133,21 +133,53 @@ def test_a_matrix_that_no_bound_holds_for_is_refused(row, column, value, said):
     dense = np.eye(70)
     dense[row, column] = dense[column, row] = value
     with pytest.raises(ParameterError, match=said):
-        ResidentRows.fill(PackedSymmetric.from_dense(dense, tile=64))
+        QuantisedRows.fill(PackedSymmetric.from_dense(dense, tile=64))
 
 
 def test_a_model_without_rows_is_as_it_was_when_they_cannot_be_made():
     model = deql.EASE(l2=1.0).fit(csr_array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]))
     model.precision_.data[:] = np.nan
     with pytest.raises(deql.DeqlError, match="no rows can be made of this P"):
-        model.keep_rows()
-    assert model.resident_ is None
+        model.quantize_rows()
+    assert model.quantised_rows_ is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_may_be_kept_in_the_model_file(tmp_path, dtype):
+    data = deql.datasets.debian()
+    data = data.take_items(np.arange(131)).take_users(np.arange(2_000))  # text ids: what follows is not aligned
+    model = deql.DEQL(l2=10.0, dropout=0.2, b=0.4, dtype=dtype).fit(data)
+    plain, kept = tmp_path / "plain.deql", tmp_path / "kept.deql"
+    model.save(plain)
+    model.save(kept, quantized_rows=True)
+    assert model.quantised_rows_ is None  # only the file has them
+    loaded = deql.load(kept)
+    assert deql.load(plain).quantised_rows_ is None
+    rows, made = loaded.quantised_rows_, QuantisedRows.fill(model.precision_)
+    assert rows.codes.tobytes() == made.codes.tobytes()
+    assert rows.steps.tobytes() == made.steps.tobytes()
+    assert rows.codes.base is not None  # mapped, not read
+    assert not rows.codes.flags.writeable
+    matrix = csr_array(data.matrix)[:50]
+    for other in (loaded, loaded.with_rule(b=2.0)):
+        expected = model if other is loaded else model.with_rule(b=2.0)
+        assert_same_bits(other.recommend(matrix, k=9), expected.recommend(matrix, k=9))
+    loaded.save(plain)
+    assert deql.load(plain).quantised_rows_ is None
+
+
+def test_a_file_with_the_rows_of_another_model_is_refused(tmp_path):
+    small, large = (deql.EASE(l2=1.0).fit(csr_array(np.eye(n, dtype=np.float32))) for n in (3, 70))
+    small.quantised_rows_ = QuantisedRows.fill(large.precision_)
+    small.save(tmp_path / "mixed.deql", quantized_rows=True)
+    with pytest.raises(deql.DeqlError, match="another size"):
+        deql.load(tmp_path / "mixed.deql")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_entry_is_within_half_a_step(dtype):
     P = precision(200, 64, dtype, np.random.default_rng(0))
-    rows = ResidentRows.fill(P)
+    rows = QuantisedRows.fill(P)
     dense = P.to_dense() / np.outer(rows.roots, rows.roots)
     np.fill_diagonal(dense, 0.0)
     steps = np.repeat(rows.steps.astype(np.float64), 64, axis=1)[:, :200]
@@ -159,7 +191,7 @@ def test_the_upper_half_of_a_tile_on_the_diagonal_does_not_count():
     generator = np.random.default_rng(1)
     P, same = precision(100, 64, np.float32, generator), precision(100, 64, np.float32, np.random.default_rng(1))
     P.block(0)[:64][np.triu_indices(64, 1)] = 7.0
-    assert np.array_equal(ResidentRows.fill(P).codes, ResidentRows.fill(same).codes)
+    assert np.array_equal(QuantisedRows.fill(P).codes, QuantisedRows.fill(same).codes)
 
 
 def test_a_long_history_on_several_threads():
@@ -168,7 +200,7 @@ def test_a_long_history_on_several_threads():
     P = precision(n, 64, np.float32, generator)
     matrix = csr_array((generator.random((60, n)) < 0.9).astype(np.float32))
     gain, shift = -1.0 / P.diagonal(), np.ones(n)
-    found = rank(P, gain, shift, matrix, k=20, rows=ResidentRows.fill(P))
+    found = rank(P, gain, shift, matrix, k=20, rows=QuantisedRows.fill(P))
     assert_same_bits(found, rank(P, gain, shift, matrix, k=20))
 
 
@@ -177,9 +209,9 @@ def test_another_process_attaches_to_what_one_has_filled():
     P = precision(130, 64, np.float32, generator)
     matrix = histories(3, 130, generator)
     gain, shift = -1.0 / P.diagonal(), np.ones(130)
-    shared = mmap.mmap(-1, ResidentRows.size(130))
-    ResidentRows.fill(P, shared)
-    rows = ResidentRows(P, memoryview(shared).toreadonly())
+    shared = mmap.mmap(-1, QuantisedRows.size(130))
+    QuantisedRows.fill(P, shared)
+    rows = QuantisedRows.from_buffer(P, memoryview(shared).toreadonly())
     assert not rows.codes.flags.writeable
     assert_same_bits(rank(P, gain, shift, matrix, k=5, rows=rows), rank(P, gain, shift, matrix, k=5))
 
@@ -188,7 +220,7 @@ def test_rows_without_a_history_are_empty_and_progress_is_told():
     P = precision(10, 10, np.float32, np.random.default_rng(4))
     told = []
     items, scores = rank(
-        P, -1.0 / P.diagonal(), np.ones(10), csr_array((2, 10), dtype=np.float32), k=3, rows=ResidentRows.fill(P),
+        P, -1.0 / P.diagonal(), np.ones(10), csr_array((2, 10), dtype=np.float32), k=3, rows=QuantisedRows.fill(P),
         report=lambda done, total: told.append((done, total)),
     )  # fmt: skip
     assert (items == NO_ITEM).all()
@@ -202,11 +234,11 @@ def test_sums_of_squares_are_those_without():
     matrix = histories(4, 100, generator)
     squares, expected = np.zeros(4), np.zeros(4)
     gain, shift = -1.0 / P.diagonal(), np.ones(100)
-    found = rank(P, gain, shift, matrix, k=5, squares=squares, rows=ResidentRows.fill(P))
+    found = rank(P, gain, shift, matrix, k=5, squares=squares, rows=QuantisedRows.fill(P))
     assert_same_bits(found, rank(P, gain, shift, matrix, k=5, squares=expected))
     assert squares.tolist() == expected.tolist()
 
 
 def test_tiles_that_cut_strips_are_refused():
     with pytest.raises(ValueError, match="multiples of 64"):
-        ResidentRows.fill(PackedSymmetric(100, 50))
+        QuantisedRows.fill(PackedSymmetric(100, 50))

@@ -17,7 +17,7 @@ from pathlib import Path
 from deql import EASE, Interactions
 from deql.io.model_file import checksum
 from deql.models import load
-from deql.serve.served import Served
+from deql.serve.serving_model import ServingModel
 from deql.serve.settings import Settings
 
 _EXPECTED = {}
@@ -26,7 +26,7 @@ _EXPECTED = {}
 _PROGRAM = """
 import sys
 from deql.serve.settings import Settings
-from deql.serve.supervisor import run
+from deql.serve.server import run
 sys.exit(run(Settings.from_json(sys.argv[1])))
 """
 
@@ -47,7 +47,7 @@ def _fitted(l2, last):
 @functools.cache
 def compile_kernels():
     """Once here, rather than in all processes of a server at the same time."""
-    Served(_fitted(1.0, "oat").keep_rows()).warm()
+    ServingModel(_fitted(1.0, "oat").quantize_rows()).warm()
 
 
 def basic(password):
@@ -89,9 +89,8 @@ class Server:
         return [event for line in lines if line.endswith("\n") if (event := json.loads(line))["event"] == name]
 
     def workers(self):
-        return [
-            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        ]
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in children if b"spawn_main" in _command(pid)]  # not Python's resource tracker
 
     def ask(self, method, path, body=None, authorization=None):
         """Status and answer of a request on a connection of its own."""
@@ -158,6 +157,13 @@ class Asking:
         self._thread.join()
         assert not self.failures
         assert self.checksums
+
+
+def _command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def is_running(pid):

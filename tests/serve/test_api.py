@@ -13,10 +13,10 @@ import deql
 pytest.importorskip("fastapi", reason="the service needs the extra serve")
 pytest.importorskip("prometheus_client", reason="the service needs the extra serve")
 
-from deql.serve.host import Host, ReloadError
-from deql.serve.served import Served
-from deql.serve.service import create_app
+from deql.serve.api import create_app
+from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Limits, Settings
+from deql.serve.snapshot import ReloadError
 from tests.serve.asking import Asker
 
 LIMITS = Limits(k=50, histories=3, history=8, reasons=12)
@@ -25,7 +25,7 @@ BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
 
 def asker(served, **settings):
     served.warm()
-    return Asker(create_app(Host(served), Settings("x.deql", limits=LIMITS, quiet=True, **settings)))
+    return Asker(create_app(ModelHolder(served), Settings("x.deql", limits=LIMITS, quiet=True, **settings)))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def model(toy):
 
 @pytest.fixture(scope="module")
 def api(model):
-    return asker(Served(model, "c0ffee", ["tea", "nothing"]))
+    return asker(ServingModel(model, "c0ffee", ["tea", "nothing"]))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_neighbourhood(api, model):
 
 
 def test_integer_ids_and_titles(numbered):
-    api = asker(Served(numbered))
+    api = asker(ServingModel(numbered))
     status, answer = api.ask("POST", "/recommend", {"histories": [[7], ["7"]], "k": 1})
     assert status == 200
     assert set(answer["results"][0]["recommendations"][0]) == {"item", "title", "score"}
@@ -238,7 +238,7 @@ def test_integer_ids_and_titles(numbered):
 def test_ids_with_slashes(toy):
     names = np.array(["a/b", "a", "c/similar", "ü %", "a line\nbreak"], object)
     model = deql.EASE(l2=1.0).fit(deql.Interactions.from_csr(toy.matrix, items=names))
-    api = asker(Served(model))
+    api = asker(ServingModel(model))
     for name in names:
         assert api.ask("GET", f"/items/{name}/similar")[1]["item"] == name
 
@@ -254,10 +254,10 @@ def test_nobody_waits_for_a_long_body_of_errors(api):
 
 
 def test_a_short_request_does_not_wait_for_all_of_a_long_one(model, monkeypatch):
-    from deql.serve import batching
+    from deql.serve import api as api_module
 
-    monkeypatch.setattr(batching, "_ITEMS_AT_ONCE", 2)
-    served, batches = Served(model), []
+    monkeypatch.setattr(api_module, "_ITEMS_AT_ONCE", 2)
+    served, batches = ServingModel(model), []
     real = served.rank
 
     def noted(queries):
@@ -286,7 +286,7 @@ def test_the_model_is_told(api, model):
 
 def test_the_example_is_a_history_like_any_other(toy):
     """The most popular items, where none is given; in the order of columns, as kernels want histories."""
-    served = Served(deql.EASE(l2=1.0).fit(toy))
+    served = ServingModel(deql.EASE(l2=1.0).fit(toy))
     assert served.example == sorted(served.example)
     assert {served.items[column] for column in served.example} == {"tea", "egg", "jam"}
 
@@ -294,7 +294,7 @@ def test_the_example_is_a_history_like_any_other(toy):
 @pytest.mark.parametrize("kind", ["Popularity", "SLIM", "LowRankDEQL"])
 def test_models_without_a_rule(toy, kind):
     model = getattr(deql, kind)().fit(toy)
-    api = asker(Served(model))
+    api = asker(ServingModel(model))
     assert api.ask("GET", "/model")[1]["rule"] is None
     _, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "explain": 3})
     assert listed(answer) == plain(model.recommend([["egg"]]))
@@ -304,7 +304,7 @@ def test_models_without_a_rule(toy, kind):
 
 
 def test_not_ready_and_reload(model):
-    host = Host()
+    host = ModelHolder()
     api = Asker(create_app(host, Settings("x.deql", token="t", quiet=True)))
     proof = {"authorization": "Bearer t"}
     status, answer = api.ask("GET", "/ready", headers=proof)
@@ -313,7 +313,7 @@ def test_not_ready_and_reload(model):
     assert api.ask("POST", "/admin/reload", headers=proof)[1]["error"]["code"] == "model_rejected"
 
     async def reload():
-        host.current = Served(model, "new")
+        host.current = ServingModel(model, "new")
         return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1}
 
     host.reload = reload
@@ -331,7 +331,7 @@ def test_not_ready_and_reload(model):
 
 def test_a_failing_query_fails_alone(model, monkeypatch):
     """Those who only waited for the same batch are answered."""
-    served = Served(model)
+    served = ServingModel(model)
     real = served._rank_alike
 
     def sometimes(queries):

@@ -16,10 +16,9 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
 from deql.io.model_file import checksum
-from deql.serve.host import Host
-from deql.serve.metrics import FOLDER
-from deql.serve.served import Served
-from deql.serve.service import create_app
+from deql.serve.api import create_app
+from deql.serve.monitoring import FOLDER
+from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from tests.serve.asking import Asker
 from tests.serve.running import Asking, Server, basic, is_running, recommend, replace, save_model, wait_for
@@ -88,8 +87,8 @@ def test_bad_files_change_nothing(server):
 
 
 def test_a_request_keeps_to_its_model(tmp_path, monkeypatch):
-    old, new = (Served.open(save_model(tmp_path / f"{l2}.deql", l2=l2)) for l2 in (1.0, 2.0))
-    host = Host(old)
+    old, new = (ServingModel.open(save_model(tmp_path / f"{l2}.deql", l2=l2)) for l2 in (1.0, 2.0))
+    host = ModelHolder(old)
     asker, rank = Asker(create_app(host, Settings("shop.deql", quiet=True))), old.rank
 
     def swapped_meanwhile(queries):
@@ -186,7 +185,7 @@ def test_processes_that_are_killed(tmp_path):
         wait_for(lambda: not is_running(old[0]))
         with Asking(server) as asking:
             new = wait_for(lambda: set(server.workers()) - set(old))
-            assert server.events("worker_died")[-1]["exit"] == -signal.SIGKILL
+            assert wait_for(lambda: server.events("worker_died"))[-1]["exit"] == -signal.SIGKILL
             wait_for(lambda: any(event["pid"] in new for event in server.events("request")))
         assert set(asking.checksums) == {expected}
 

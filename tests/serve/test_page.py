@@ -49,17 +49,16 @@ def model():
 
 @pytest.fixture(scope="module")
 def host(model):
-    from deql.serve.host import Host
-    from deql.serve.served import Served
+    from deql.serve.serving_model import ModelHolder, ServingModel
 
-    served = Served(model, "c0ffee", FIRST, CURVE)
+    served = ServingModel(model, "c0ffee", FIRST, CURVE)
     served.warm()
-    return Host(served)
+    return ModelHolder(served)
 
 
 @pytest.fixture(scope="module")
 def address(host):
-    from deql.serve.service import create_app
+    from deql.serve.api import create_app
     from deql.serve.settings import Settings
 
     app = create_app(host, Settings("tiny.deql", quiet=True))
@@ -399,12 +398,12 @@ def test_the_page_works_behind_a_path(visit, model):
 @pytest.fixture
 def serving(host):
     """Serves another model for a while."""
-    from deql.serve.served import Served
+    from deql.serve.serving_model import ServingModel
 
     before = host.current
 
     def swap(model, example):
-        host.current = Served(model, "beef", example)
+        host.current = ServingModel(model, "beef", example)
 
     yield swap
     host.current = before

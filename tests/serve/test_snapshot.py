@@ -13,9 +13,8 @@ import pytest
 from deql.errors import ModelFileError, ParameterError
 from deql.io.model_file import checksum
 from deql.models import load
-from deql.ranking.quantised import ResidentRows
+from deql.ranking.quantised import QuantisedRows
 from deql.serve import snapshot
-from deql.serve.rows import attach
 from tests.serve.running import save_model
 
 pytestmark = pytest.mark.serve
@@ -90,7 +89,7 @@ def test_what_is_in_memory_is_sealed(model, monkeypatch):
                 with pytest.raises(PermissionError):
                     change()
         served = load(snapshot.path_of(copy.files["model"]), verify=False)
-        attach(served, copy.files["rows"])
+        snapshot.attach_rows(served, copy.files["rows"])
         assert served.recommend([["tea"]], k=1).ids.tolist() == load(model).recommend([["tea"]], k=1).ids.tolist()
     finally:
         copy.close()
@@ -100,11 +99,26 @@ def test_without_rows_it_is_served_too(model, monkeypatch, caplog):
     def cannot(precision, buffer):
         raise ParameterError("no rows can be made of this P")
 
-    monkeypatch.setattr(ResidentRows, "fill", cannot)
+    monkeypatch.setattr(QuantisedRows, "fill", cannot)
     copy = snapshot.take(model)
     copy.close()
     assert list(copy.files) == ["model"]
     assert "rows_left_out" in caplog.messages
+
+
+def test_rows_that_are_in_the_file_are_not_made_again(tmp_path, model):
+    kept = tmp_path / "kept.deql"
+    load(model).save(kept, quantized_rows=True)
+    copy = snapshot.take(kept)
+    try:
+        assert list(copy.files) == ["model"]
+        served = load(snapshot.path_of(copy.files["model"]), verify=False)
+        assert served.quantised_rows_ is not None
+        assert (
+            served.recommend([["tea"]], k=2).scores.tobytes() == load(model).recommend([["tea"]], k=2).scores.tobytes()
+        )
+    finally:
+        copy.close()
 
 
 def test_where_the_copy_is(model, monkeypatch):

@@ -17,8 +17,7 @@ import deql
 from deql.cli.options import AsJson
 from deql.cli.output import console, curve_table, explanation_table, print_json, progress_wanted, rich_table
 from deql.cli.serve import need_serve, serve_with
-from deql.serve.curve import curve_of
-from deql.serve.settings import Settings
+from deql.serve.settings import Settings, curve_of
 from deql.split import HeldOut
 from deql.tuning.tuning_result import BCurve
 

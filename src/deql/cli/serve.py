@@ -16,8 +16,7 @@ from deql._system.units import parse_bytes
 from deql.cli.options import ModelFile
 from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError
-from deql.serve.curve import read_curve
-from deql.serve.settings import Limits, Settings
+from deql.serve.settings import Limits, Settings, read_curve
 
 __all__ = ["need_serve", "serve", "serve_with"]
 
@@ -66,8 +65,7 @@ def serve(
 
 def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) -> None:
     """Serve until told to end, and leave with the server's exit code."""
-    from deql.serve.access import is_local
-    from deql.serve.supervisor import run
+    from deql.serve.server import is_local, run
 
     def tell(address: str) -> None:
         if sys.stderr.isatty():  # elsewhere the log says so
@@ -82,12 +80,12 @@ def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) ->
 
 def _warn(text: str) -> None:
     """A note to a person, or to who reads the log: each of its lines is JSON."""
-    from deql.serve import logs
+    from deql.serve.monitoring import log
 
     if sys.stderr.isatty():
         say(f"note: {text}")
     else:
-        logs.log("warning", logging.WARNING, reason=text)
+        log("warning", logging.WARNING, reason=text)
 
 
 def need_serve() -> None:

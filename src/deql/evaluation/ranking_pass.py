@@ -56,7 +56,7 @@ def ranked_slices(
     models : sequence of fitted models
         A group of :func:`group_models`.
     matrix : csr_array
-        Histories in the models' columns. A user without any gets the popularity order.
+        Histories in the models' columns. A user without any, a cold start, gets the popularity fallback.
     k : int
         Length of the lists.
     squares : bool

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -18,6 +20,7 @@ from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import run_slices
 from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
+from deql.io import model_file
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
@@ -32,7 +35,7 @@ from deql.ranking.shortlist import user_bounds
 from deql.rules import paper_l2, scale_columns
 
 if TYPE_CHECKING:
-    from deql.ranking.quantised import ResidentRows
+    from deql.ranking.quantised import QuantisedRows
 
 __all__ = ["LinearAutoencoder"]
 
@@ -71,8 +74,8 @@ class LinearAutoencoder(Recommender):
         Name of the engine that ran.
     on_device_ : DevicePacked or None
         P once more, on the device that ranks; see :meth:`to`.
-    resident_ : ResidentRows or None
-        P once more, by rows in 8 bits; see :meth:`keep_rows`.
+    quantised_rows_ : QuantisedRows or None
+        P once more, by rows in 8 bits; see :meth:`quantize_rows`.
     """
 
     user_power: float = field(default=0.0, kw_only=True)
@@ -199,7 +202,7 @@ class LinearAutoencoder(Recommender):
                 raise NotPositiveDefiniteError((said, *advice), error.indices) from None
         self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
         self.engine_, self.on_device_ = solved.engine, solved.on_device
-        self.resident_: ResidentRows | None = None
+        self.quantised_rows_: QuantisedRows | None = None
         self._apply_rule()
 
     def _apply_rule(self) -> None:
@@ -263,7 +266,7 @@ class LinearAutoencoder(Recommender):
 
     def __getstate__(self) -> dict[str, Any]:
         """All but other copies of P: that on a device, which others may not have, and that of rows."""
-        return self.__dict__ | {name: None for name in ("on_device_", "resident_") if name in self.__dict__}
+        return self.__dict__ | {name: None for name in ("on_device_", "quantised_rows_") if name in self.__dict__}
 
     def to(self, device: str) -> Self:
         """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
@@ -287,29 +290,46 @@ class LinearAutoencoder(Recommender):
             self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
         return self
 
-    def keep_rows(self, buffer: Any = None) -> Self:
+    def quantize_rows(self) -> Self:
         """Hold P once more by whole rows, in 8 bits: a few histories at a time are ranked many times faster.
 
         Takes about half the memory of P in float32 again, and a second or two for 40,000 items. Lists and scores
         stay the same to the last bit. Models made by :meth:`with_rule` share the rows.
 
-        Parameters
-        ----------
-        buffer : object with the buffer protocol, optional
-            Where to put them (see :class:`deql.ranking.quantised.ResidentRows`); new memory if not given.
-
         Examples
         --------
         >>> import deql
         >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
-        >>> model.keep_rows().recommend([["y"]], k=1).ids.tolist()
+        >>> model.quantize_rows().recommend([["y"]], k=1).ids.tolist()
         [['x']]
         """
-        from deql.ranking.quantised import ResidentRows
+        from deql.ranking.quantised import QuantisedRows
 
         self._check_fitted()
-        self.resident_ = ResidentRows.fill(self.precision_, buffer)
+        self.quantised_rows_ = QuantisedRows.fill(self.precision_)
         return self
+
+    def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
+        """Write the model to one file, which :func:`deql.load` reads.
+
+        The file is written beside its final name and renamed, so a crash leaves the old one whole.
+
+        Parameters
+        ----------
+        path : path
+        quantized_rows : bool, default False
+            Keep the rows of :meth:`quantize_rows` in the file, which is then half as large again: who loads it, or
+            serves it, has them at once.
+        """
+        from deql.ranking.quantised import QuantisedRows
+
+        self._check_fitted()
+        record = self._as_record()
+        if quantized_rows:
+            rows = self.quantised_rows_ or QuantisedRows.fill(self.precision_)
+            # Bytes, which older versions read, too, and pass over.
+            record.arrays.update(row_codes=rows.codes.view(np.uint8), row_steps=rows.steps)
+        model_file.write(Path(path), record)
 
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
@@ -346,7 +366,12 @@ class LinearAutoencoder(Recommender):
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
-        self.on_device_ = self.resident_ = None
+        self.on_device_ = self.quantised_rows_ = None
+        if "row_codes" in arrays:
+            from deql.ranking.quantised import QuantisedRows
+
+            codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
+            self.quantised_rows_ = QuantisedRows(self.precision_, codes, steps)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
@@ -354,7 +379,7 @@ class LinearAutoencoder(Recommender):
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
             k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
-            rows=self.resident_, report=report,
+            rows=self.quantised_rows_, report=report,
         )  # fmt: skip
 
     def _rank_group(
@@ -406,7 +431,7 @@ _FROM_FIT = (
     "residual_",
     "engine_",
     "on_device_",
-    "resident_",
+    "quantised_rows_",
     "items_",
     "titles_",
     "item_counts_",

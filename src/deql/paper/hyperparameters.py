@@ -19,15 +19,8 @@ from deql.models.linear import LinearAutoencoder
 from deql.paper.published import LINEAR, METRICS, WEIGHTED
 
 __all__ = [
-    "ORIGINS",
-    "Choice",
-    "best_of_each",
-    "merged",
-    "own_choices",
-    "read_choices",
-    "stored_choices",
-    "write_choices",
-]
+    "ORIGINS", "Choice", "best_of_each", "merged", "own_choices", "read_choices", "stored_choices", "write_choices",
+]  # fmt: skip
 
 Origin = Literal["found", "published", "test"]
 
@@ -242,8 +235,8 @@ def _inline(entry: Mapping[str, Any]) -> str:
     return "{ " + ", ".join(parts) + " }"
 
 
-def best_of_each(rows: Iterable[Mapping[str, Any]], source: str, metric: str = METRICS[1]) -> list[Choice]:
-    """The best row of a leaderboard for each row of the paper's tables that it has candidates for.
+def best_of_each(rows: Iterable[Mapping[str, Any]], source: str) -> list[Choice]:
+    """The best of a leaderboard by NDCG@20 for each row of the paper's tables that it has candidates for.
 
     Parameters
     ----------
@@ -251,13 +244,11 @@ def best_of_each(rows: Iterable[Mapping[str, Any]], source: str, metric: str = M
         l2, dropout, user_power, popularity_power, b or xi, and metrics.
     source : str
         What the choices are to say of where they come from.
-    metric : str
-        What decides.
     """
     best: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         for name in _rows_of(row):
-            if name not in best or row[metric] > best[name][metric]:
+            if name not in best or row[METRICS[1]] > best[name][METRICS[1]]:
                 best[name] = row
     return [
         Choice(

@@ -1,4 +1,4 @@
-"""Every row of P once more, whole and in 8 bits: ranks a few histories at a time fast on a large model.
+"""Quantised rows: every row of P once more, whole and in 8 bits, to rank a few histories at a time fast.
 
 P is packed, so that half of each of its rows is a column of other blocks: one number in each line of memory.
 Here a row is one run of bytes, and all of them take about half of what P takes in float32. They tell which items
@@ -27,7 +27,7 @@ from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import contributions
 from deql.ranking.prefetch import LINE, prefetch
 
-__all__ = ["ResidentRows"]
+__all__ = ["QuantisedRows"]
 
 _LARGEST = 127
 """The largest code."""
@@ -56,15 +56,17 @@ _USERS_PER_SLICE = 64
 """At most, so that an interruption does not wait for long."""
 
 
-class ResidentRows:
+class QuantisedRows:
     """All rows of P in 8 bits, for :func:`deql.ranking.rank.rank`: lists and scores stay the same to the last bit.
 
     Parameters
     ----------
     precision : PackedSymmetric
         P.
-    buffer : object with the buffer protocol
-        :meth:`size` bytes that :meth:`fill` has filled from this very P; only read. Several processes may share it.
+    codes : ndarray of int8
+        Rows × columns, these filled up to whole strips of 64; made by :meth:`fill` from this very P.
+    steps : ndarray of float32
+        Rows × strips. Both are only read: several processes may share the memory behind them.
 
     Examples
     --------
@@ -72,7 +74,7 @@ class ResidentRows:
     >>> from scipy.sparse import csr_array
     >>> from deql.ranking.rank import rank
     >>> P = PackedSymmetric.from_dense(np.array([[1.0, -0.5, -0.2], [-0.5, 1.0, 0.0], [-0.2, 0.0, 1.0]]), tile=3)
-    >>> rows = ResidentRows.fill(P)
+    >>> rows = QuantisedRows.fill(P)
     >>> items, scores = rank(P, -np.ones(3), np.ones(3), csr_array([[1.0, 0.0, 0.0]]), k=2, rows=rows)
     >>> items.tolist(), scores.round(6).tolist()
     ([[1, 2]], [[0.5, 0.2]])
@@ -80,13 +82,22 @@ class ResidentRows:
 
     __slots__ = ("codes", "precision", "roots", "steps", "stored")
 
-    def __init__(self, precision: PackedSymmetric, buffer: Any) -> None:
+    def __init__(self, precision: PackedSymmetric, codes: NDArray[np.int8], steps: NDArray[np.float32]) -> None:
+        n, strips = precision.n, -(-precision.n // STRIP)
+        if codes.shape != (n, strips * STRIP) or steps.shape != (n, strips):
+            raise ValueError("the quantised rows are those of a P of another size")
         self.precision = precision
         self.stored = precision.stored()
         self.roots = np.sqrt(abs(precision.diagonal()))
         self.roots[self.roots == 0.0] = 1.0
-        # Read-only whatever the buffer is: the kernels are compiled for one kind of array.
-        self.codes, self.steps = _views(memoryview(buffer).toreadonly(), precision.n)
+        # Read-only whatever was given: the kernels are compiled for one kind of array.
+        self.codes, self.steps = codes.view(np.ndarray), steps.view(np.ndarray)
+        self.codes.flags.writeable = self.steps.flags.writeable = False
+
+    @classmethod
+    def from_buffer(cls, precision: PackedSymmetric, buffer: Any) -> Self:
+        """Rows that :meth:`fill` has put into a buffer, such as a mapping of memory that several processes share."""
+        return cls(precision, *_views(buffer, precision.n))
 
     @staticmethod
     def size(n: int) -> int:
@@ -94,7 +105,7 @@ class ResidentRows:
 
         Examples
         --------
-        >>> ResidentRows.size(40_000) / 40_000**2
+        >>> QuantisedRows.size(40_000) / 40_000**2
         1.0625
         """
         strips = -(-n // STRIP)
@@ -118,7 +129,7 @@ class ResidentRows:
         if buffer is None:
             buffer = np.empty(cls.size(n) + LINE, np.uint8)
             buffer = buffer[-buffer.ctypes.data % LINE :]
-        rows = cls(precision, buffer)
+        rows = cls.from_buffer(precision, buffer)
         if not _ordinary(rows.roots):
             raise ParameterError(
                 f"no rows can be made of this P: its diagonal goes from {precision.diagonal().min():.3g} to "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from deql.linalg.engines.torch_packed import DevicePacked
-    from deql.ranking.quantised import ResidentRows
+    from deql.ranking.quantised import QuantisedRows
 
 # The kernels are imported where they are used: NO_ITEM is needed on hosts without numba, too.
 __all__ = ["NO_ITEM", "rank"]
@@ -55,7 +55,7 @@ def rank(
     squares: NDArray[np.float64] | None = None,
     exact: bool = True,
     on_device: DevicePacked | None = None,
-    rows: ResidentRows | None = None,
+    rows: QuantisedRows | None = None,
     report: ProgressCallback | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns of X·W for each row of X, and their scores.
@@ -84,7 +84,7 @@ def rank(
     on_device : DevicePacked, optional
         P once more: candidates are found there. What they are decided by does not change, so neither do
         items, nor exact scores.
-    rows : ResidentRows, optional
+    rows : QuantisedRows, optional
         The rows of P once more: much faster for a few histories on a large model. Items and exact scores
         stay the same. Not used with ``squares`` or ``on_device``, nor for numbers near the limits of floats.
     report : callable, optional

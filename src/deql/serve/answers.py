@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from deql.errors import name_some
-from deql.serve.errors import ApiError
-from deql.serve.schemas import ExplainRequest, RecommendRequest
-from deql.serve.served import Query, Ranked, Rule, Served
+from deql.serve.schemas import ApiError, ExplainRequest, RecommendRequest, RuleOverrides
+from deql.serve.serving_model import Query, RankedColumns, ServingModel
 from deql.serve.settings import Limits
 
 __all__ = [
@@ -28,7 +27,7 @@ __all__ = [
 _BINS = 40
 
 
-def queries_of(served: Served, asked: RecommendRequest, limits: Limits) -> tuple[list[Query], list[list[Any]]]:
+def queries_of(serving: ServingModel, asked: RecommendRequest, limits: Limits) -> tuple[list[Query], list[list[Any]]]:
     """What to rank, and the unknown items of each history."""
     check_number("histories", len(asked.histories), limits.histories)
     check_number("k", asked.k, limits.k)
@@ -37,81 +36,85 @@ def queries_of(served: Served, asked: RecommendRequest, limits: Limits) -> tuple
         check_number(f"{name}: items", len(given), limits.history)
     if asked.explain is not None:
         reasons = sum(min(asked.explain, len(history)) for history in asked.histories)
-        check_number("explain: reasons in all lists", min(asked.k, len(served.items)) * reasons, limits.reasons)
-    allowed = served.allowed(asked.exclude, asked.candidates, asked.strict)
-    served.ruled(asked.rule)  # says what is wrong with it, before others wait for the same batch
+        check_number("explain: reasons in all lists", min(asked.k, len(serving.items)) * reasons, limits.reasons)
+    allowed = serving.allowed(asked.exclude, asked.candidates, asked.strict)
+    serving.ruled(asked.rule)  # says what is wrong with it, before others wait for the same batch
     queries, unknown = [], []
     for history in asked.histories:
-        columns, missing = _known(served, history, asked.strict)
+        columns, missing = _known(serving, history, asked.strict)
         queries.append(Query(columns, asked.k, asked.exclude_seen, allowed, asked.rule))
         unknown.append(missing)
     return queries, unknown
 
 
 def recommendations(
-    served: Served, asked: RecommendRequest, queries: Sequence[Query], lists: Sequence[Ranked], unknown: list[list[Any]]
+    serving: ServingModel,
+    asked: RecommendRequest,
+    queries: Sequence[Query],
+    lists: Sequence[RankedColumns],
+    unknown: list[list[Any]],
 ) -> dict[str, Any]:
     """What /recommend answers."""
-    model, results = served.ruled(asked.rule), []
+    model, results = serving.ruled(asked.rule), []
     for query, ranked, missing in zip(queries, lists, unknown, strict=True):
         best = [
-            served.name(column) | {"score": score} for column, score in zip(ranked.columns, ranked.scores, strict=True)
+            serving.name(column) | {"score": score} for column, score in zip(ranked.columns, ranked.scores, strict=True)
         ]
         if asked.explain is not None:
             history = np.array(query.columns, np.int32)
             for one, column in zip(best, ranked.columns, strict=True):
                 why = model._explained(history, column, asked.explain)
-                one |= {"because": _parts(served, why), "rest": why.rest}
+                one |= {"because": _parts(serving, why), "rest": why.rest}
         results.append({"recommendations": best, "from_popularity": not query.columns, "unknown": missing})
-    return {"checksum": served.checksum, "results": results}
+    return {"checksum": serving.checksum, "results": results}
 
 
-def explanation(served: Served, asked: ExplainRequest, limits: Limits) -> dict[str, Any]:
+def explanation(serving: ServingModel, asked: ExplainRequest, limits: Limits) -> dict[str, Any]:
     """What /explain answers."""
     check_number("history: items", len(asked.history), limits.history)
-    target = served.index.get(asked.item)
+    target = serving.index.get(asked.item)
     if target is None:
         raise ApiError(422, "unknown_item", f"the model does not know the item {name_some([asked.item])}")
-    columns, missing = _known(served, asked.history, asked.strict)
-    why = served.ruled(asked.rule)._explained(np.array(columns, np.int32), target, asked.k)
+    columns, missing = _known(serving, asked.history, asked.strict)
+    why = serving.ruled(asked.rule)._explained(np.array(columns, np.int32), target, asked.k)
     return {
-        "checksum": served.checksum, **served.name(target), "score": why.score, "parts": _parts(served, why),
+        "checksum": serving.checksum, **serving.name(target), "score": why.score, "parts": _parts(serving, why),
         "rest": why.rest, "from_popularity": not columns, "unknown": missing,
     }  # fmt: skip
 
 
-def similar(served: Served, column: int, ranked: Ranked) -> dict[str, Any]:
+def similar(serving: ServingModel, column: int, ranked: RankedColumns) -> dict[str, Any]:
     """What /items/{id}/similar answers."""
-    found = [served.name(c) | {"score": score} for c, score in zip(ranked.columns, ranked.scores, strict=True)]
-    return {"checksum": served.checksum, **served.name(column), "similar": found}
+    found = [serving.name(c) | {"score": score} for c, score in zip(ranked.columns, ranked.scores, strict=True)]
+    return {"checksum": serving.checksum, **serving.name(column), "similar": found}
 
 
-def neighbours(served: Served, column: int, k: int, rule: Rule) -> dict[str, Any]:
+def neighbours(serving: ServingModel, column: int, k: int, rule: RuleOverrides) -> dict[str, Any]:
     """What /items/{id}/neighbours answers: all edges of the item, and as many again between its neighbours."""
-    near = served.ruled(rule).neighbours(served.items[column], k)
+    near = serving.ruled(rule).neighbours(serving.items[column], k)
     nodes = [
-        _counted(served, served.index[item]) | {"self": float(near.weights[place, place])}
+        _counted(serving, serving.index[item]) | {"self": float(near.weights[place, place])}
         for place, item in enumerate(near.items)
     ]
     edges = [
         {"from": edge.source, "to": edge.target, "weight": edge.weight} for edge in near.edges(2 * (len(nodes) - 1))
     ]
-    return {"checksum": served.checksum, **served.name(column), "nodes": nodes, "edges": edges}
+    return {"checksum": serving.checksum, **serving.name(column), "nodes": nodes, "edges": edges}
 
 
-def items(served: Served, query: str, limit: int) -> dict[str, Any]:
+def items(serving: ServingModel, query: str, limit: int) -> dict[str, Any]:
     """What /items answers: an item whose id was typed comes first, whatever it is called."""
-    columns, more = served.catalogue.find(query, limit)
-    typed = served.column_called(query.strip()) if served.titles is not None else None
+    columns, more = serving.catalogue.find(query, limit)
+    typed = serving.column_called(query.strip()) if serving.titles is not None else None
     if typed is not None:
         columns = [typed, *(column for column in columns if column != typed)]
         more = more or len(columns) > limit
-    return {"items": [_counted(served, column) for column in columns[:limit]], "more": more}
+    return {"items": [_counted(serving, column) for column in columns[:limit]], "more": more}
 
 
-def diagonal(served: Served, rule: Rule) -> dict[str, Any]:
+def diagonal(serving: ServingModel, rule: RuleOverrides) -> dict[str, Any]:
     """What /model/diagonal answers."""
-    model = served.ruled(rule)
+    model = serving.ruled(rule)
     if not hasattr(model, "diagonal"):
         raise ApiError(422, "rule_fixed", f"a {type(model).__name__} has no weights, so there is no diagonal")
     values = model.diagonal()
@@ -126,8 +129,8 @@ def diagonal(served: Served, rule: Rule) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _known(served: Served, history: Sequence[Any], strict: bool) -> tuple[list[int], list[Any]]:
-    columns, missing = served.known(history)
+def _known(serving: ServingModel, history: Sequence[Any], strict: bool) -> tuple[list[int], list[Any]]:
+    columns, missing = serving.known(history)
     if missing and strict:
         raise ApiError(
             422, "unknown_item",
@@ -136,12 +139,12 @@ def _known(served: Served, history: Sequence[Any], strict: bool) -> tuple[list[i
     return columns, missing
 
 
-def _parts(served: Served, why: Any) -> list[dict[str, Any]]:
-    return [served.name(served.index[part.item]) | {"value": part.value} for part in why]
+def _parts(serving: ServingModel, why: Any) -> list[dict[str, Any]]:
+    return [serving.name(serving.index[part.item]) | {"value": part.value} for part in why]
 
 
-def _counted(served: Served, column: int) -> dict[str, Any]:
-    return served.name(column) | {"count": int(served.model.item_counts_[column])}
+def _counted(serving: ServingModel, column: int) -> dict[str, Any]:
+    return serving.name(column) | {"count": int(serving.model.item_counts_[column])}
 
 
 def check_number(what: str, number: int, most: int) -> None:

@@ -1,8 +1,9 @@
-"""What requests and answers look like: checked on the way in, told in /openapi.json."""
+"""What requests, answers and errors look like: checked on the way in, told in /openapi.json."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import json
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -16,12 +17,14 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+from starlette.responses import Response
 from typing_extensions import TypeAliasType  # pydantic's own; Python has it from 3.12 on
 
 from deql.errors import name_some
-from deql.serve.served import Rule
 
 __all__ = [
+    "OWN_RULE",
+    "ApiError",
     "CurveAnswer",
     "DiagonalAnswer",
     "ErrorAnswer",
@@ -34,8 +37,10 @@ __all__ = [
     "RecommendRequest",
     "ReloadAnswer",
     "RuleChange",
+    "RuleOverrides",
     "SimilarAnswer",
     "StatusAnswer",
+    "error_response",
 ]
 
 Item = StrictInt | StrictStr
@@ -45,6 +50,17 @@ Items = TypeAliasType("Items", Annotated[list[Item], FailFast()])
 """Looked at up to the first that is wrong: of half a million errors one would be told."""
 
 _HISTORY: list[JsonValue] = ["libgtk-3-0", "libglib2.0-0", "python3"]
+
+
+class RuleOverrides(NamedTuple):
+    """What a request changes about the rule; None stays as the model has it."""
+
+    b: float | None = None
+    zero_diagonal: bool | None = None
+    popularity_power: float | None = None
+
+
+OWN_RULE = RuleOverrides()
 
 
 class RuleChange(BaseModel):
@@ -74,9 +90,9 @@ class RuleChange(BaseModel):
         return given
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> RuleOverrides:
         """What is changed."""
-        return Rule(self.b, self.zero_diagonal, self.popularity_power)
+        return RuleOverrides(self.b, self.zero_diagonal, self.popularity_power)
 
 
 class RecommendRequest(RuleChange):
@@ -164,18 +180,18 @@ class SimilarAnswer(_Named):
     similar: list[_Scored]
 
 
-class _Counted(_Named):
+class _ItemCount(_Named):
     count: int = Field(description="Users who have it.")
 
 
 class ItemsAnswer(BaseModel):
     """Items found by name."""
 
-    items: list[_Counted]
+    items: list[_ItemCount]
     more: bool
 
 
-class _Node(_Counted):
+class _Node(_ItemCount):
     self: float = Field(description="What it adds to its own score.")
 
 
@@ -262,3 +278,31 @@ class ErrorAnswer(BaseModel):
     """Why a request was not answered as asked."""
 
     error: _Error
+
+
+class ApiError(Exception):
+    """A request that cannot be answered as asked: a status, a code that does not change, and one sentence.
+
+    Attributes
+    ----------
+    status : int
+    code : str
+        What programs may rely on; the sentence may change.
+    message : str
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    """The JSON that every error is answered with.
+
+    Examples
+    --------
+    >>> error_response(404, "not_found", "there is no /tea").body
+    b'{"error": {"code": "not_found", "message": "there is no /tea"}}'
+    """
+    body = json.dumps({"error": {"code": code, "message": message}})
+    return Response(body, status, headers, media_type="application/json")

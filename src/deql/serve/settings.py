@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Limits", "Settings"]
+if TYPE_CHECKING:
+    from deql.tuning.tuning_result import BCurve
+
+__all__ = ["Limits", "Settings", "curve_of", "read_curve"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Settings:
     example : list
         The history that the page begins with; empty for the most popular items.
     curve : dict or None
-        The b curve of a tuning journal (see :mod:`deql.serve.curve`).
+        The b curve of a tuning journal (see :func:`read_curve`).
     quiet : bool
         Log no line for each request.
 
@@ -98,3 +102,33 @@ class Settings:
         """What :meth:`to_json` wrote."""
         plain = json.loads(text)
         return cls(**plain | {"limits": Limits(**plain["limits"])})
+
+
+def read_curve(path: Path) -> dict[str, Any]:
+    """What a finished search found about b, as ``GET /model/curve`` tells it."""
+    from deql.errors import JournalError  # here: the program's help needs none of it
+    from deql.io.journal import read_records
+    from deql.tuning.tuning_result import BCurve
+
+    end = next((record for record in reversed(read_records(path)) if record["step"] == "end"), None)
+    if end is None:
+        raise JournalError(f"the search of {path} is not finished, so it has no curve over b yet: let deql tune finish")
+    try:
+        return curve_of(BCurve(**end["curve"]), end["best"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise JournalError(f"the last step of {path} is damaged: delete that line and run deql tune again") from None
+
+
+def curve_of(curve: BCurve, parameters: dict[str, Any]) -> dict[str, Any]:
+    """A curve as plain values; the metric that decided is the first.
+
+    Examples
+    --------
+    >>> from deql.tuning.tuning_result import BCurve
+    >>> curve_of(BCurve([0.0, 1.0], {"ndcg@20": [0.4, 0.5]}, {"ndcg@20": [0.01, 0.01]}), {"l2": 10.0})["best"]
+    {'ndcg@20': 1.0}
+    """
+    return {
+        "metric": next(iter(curve.values)), "b": curve.b, "values": curve.values, "errors": curve.errors,
+        "best": {metric: curve.best(metric) for metric in curve.values}, "parameters": parameters,
+    }  # fmt: skip

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
+import mmap
 import os
 import stat
 import sys
@@ -18,18 +20,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deql._system.machine import free_memory, resident_file_system
-from deql.errors import ModelFileError, reason
+from deql.errors import DeqlError, ModelFileError, ParameterError, reason
 from deql.io.model_file import checksum as file_checksum
 from deql.models import load
-from deql.serve.memory import fits, in_memory, seal
-from deql.serve.rows import share
+from deql.models.base import Recommender
+from deql.models.linear import LinearAutoencoder
+from deql.ranking.quantised import QuantisedRows
+from deql.serve.monitoring import log
 
-__all__ = ["Snapshot", "path_of", "take"]
+__all__ = ["ReloadError", "Snapshot", "attach_rows", "path_of", "share_rows", "take"]
 
 _FICLONE = 0x40049409
 """Linux's request to let two files share their blocks until one is written to."""
 
 _PIECE = 2**26
+
+
+class ReloadError(DeqlError):
+    """The model file could not take the place of the model that is served."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class Snapshot:
     Attributes
     ----------
     files : dict of int
-        What workers are handed, open: ``model``, the copy, and perhaps ``rows`` (see :mod:`deql.serve.rows`).
+        What workers are handed, open: ``model``, the copy, and ``rows``, if they could be made and are not in it.
     checksum : str
         The model's, from its file.
     """
@@ -54,7 +62,7 @@ class Snapshot:
 
 
 def take(path: Path, known: str = "") -> Snapshot:
-    """Copy a model file, check the copy, checksum and all, and make the rows of P.
+    """Copy a model file, check the copy, checksum and all, and make the quantised rows of P if it has none.
 
     Parameters
     ----------
@@ -76,7 +84,7 @@ def take(path: Path, known: str = "") -> Snapshot:
     try:
         with _about(path, place):
             model, checksum = load(place), file_checksum(place)
-        made = None if checksum == known else share(model)
+        made = None if checksum == known else share_rows(model)
         return Snapshot({"model": copy} | ({} if made is None else {"rows": made}), checksum)
     except BaseException:
         os.close(copy)
@@ -198,3 +206,82 @@ def _about(path: Path, place: Path) -> Iterator[None]:
         yield
     except ModelFileError as error:
         raise ModelFileError(str(error).replace(str(place), str(path))) from None
+
+
+def share_rows(model: Recommender) -> int | None:
+    """An open file in memory with the quantised rows of a model's P, once for all workers.
+
+    None if the model has them from its own file, has no P, or they cannot be made: for lack of memory, say.
+
+    Examples
+    --------
+    >>> import deql
+    >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
+    >>> file = share_rows(model)
+    >>> attach_rows(model, file)
+    >>> os.close(file)  # what is mapped stays
+    >>> model.recommend([["y"]], k=1).ids.tolist()
+    [['x']]
+    """
+    if not isinstance(model, LinearAutoencoder) or model.quantised_rows_ is not None:
+        return None
+    size = QuantisedRows.size(model.precision_.n)
+    if not fits(size):
+        log("rows_left_out", logging.WARNING, reason="too little memory: lists take longer", bytes=size)
+        return None
+    file = in_memory("rows", size)
+    try:
+        QuantisedRows.fill(model.precision_, mmap.mmap(file, size))
+        seal(file)
+    except ParameterError as error:  # numbers that 8 bits cannot stand for
+        os.close(file)
+        log("rows_left_out", logging.WARNING, reason=f"{error}; lists take longer")
+        return None
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def attach_rows(model: Recommender, file: int) -> None:
+    """Let a model, loaded from the same file, rank with rows that another process made."""
+    assert isinstance(model, LinearAutoencoder)
+    # Private, as before Linux 6.7 a sealed file cannot be mapped otherwise; what nobody writes is shared all the same.
+    mapped = mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    model.quantised_rows_ = QuantisedRows.from_buffer(model.precision_, mapped)
+
+
+def fits(size: int) -> bool:
+    """Whether so many bytes may be taken: at most half of what is free, so that the next model fits beside this one."""
+    return size <= free_memory() // 2
+
+
+def in_memory(name: str, size: int) -> int:
+    """An open file of so many zeros; in a folder for temporary files where the system has none in memory.
+
+    Examples
+    --------
+    >>> file = in_memory("rows", 100)
+    >>> os.fstat(file).st_size
+    100
+    >>> os.close(file)
+    """
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    else:
+        with tempfile.TemporaryFile() as nameless:
+            file = os.dup(nameless.fileno())
+    os.truncate(file, size)
+    return file
+
+
+def seal(file: int) -> None:
+    """Let nobody change a file in memory any more, whoever has it open.
+
+    Files that cannot be sealed stay as they are: those elsewhere, and those that are still mapped for writing.
+    """
+    import fcntl  # not on Windows, where the server says so itself
+
+    if hasattr(fcntl, "F_ADD_SEALS"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)

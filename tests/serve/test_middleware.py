@@ -1,4 +1,4 @@
-"""The guard and the protocol around it, without processes."""
+"""The middleware and the connections before it, without processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.util
 import json
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
@@ -16,13 +17,10 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 import uvicorn
 from uvicorn.server import ServerState
 
-from deql.serve import exchange
-from deql.serve.access import may_pass
-from deql.serve.exchange import BEGAN
-from deql.serve.guard import Guard
-from deql.serve.logs import JsonLines
-from deql.serve.metrics import Metrics
-from deql.serve.protocol import Impatient
+from deql.serve import middleware
+from deql.serve.connection import ClientConnection
+from deql.serve.middleware import STARTED, RequestMiddleware, shows_token
+from deql.serve.monitoring import JsonLogFormatter, Metrics
 from deql.serve.settings import Limits, Settings
 
 pytestmark = pytest.mark.serve
@@ -48,7 +46,7 @@ async def broken(scope, receive, send):
     raise RuntimeError("secret")
 
 
-class Exchange:
+class Request:
     """One request to an app, as a server would put it."""
 
     def __init__(self, path="/recommend", body=(), headers=(), method="POST", patient=True):
@@ -100,7 +98,7 @@ class Exchange:
 
 def ask(app, *given, **named):
     settings = Settings("shop.deql", timeout=0.05, limits=Limits(body=10), **named.pop("settings", {}))
-    return asyncio.run(Exchange(*given, **named).go(Guard(app, settings, Metrics())))
+    return asyncio.run(Request(*given, **named).go(RequestMiddleware(app, settings, Metrics())))
 
 
 def chunked(*pieces):
@@ -120,13 +118,13 @@ def test_bodies_are_read_before_the_app_is_asked():
 
 
 def test_what_is_refused_is_read_to_its_end(monkeypatch):
-    left = Exchange(**chunked(*[b"x" * 20] * 5))
-    asyncio.run(left.go(Guard(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
+    left = Request(**chunked(*[b"x" * 20] * 5))
+    asyncio.run(left.go(RequestMiddleware(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
     assert left.status == 413
     assert not left._pieces
-    monkeypatch.setattr(exchange, "_DRAIN_SECONDS", 0.01)
-    endless = Exchange(body=[], headers=[(b"content-length", b"50")])
-    asyncio.run(endless.go(Guard(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
+    monkeypatch.setattr(middleware, "_DRAIN_SECONDS", 0.01)
+    endless = Request(body=[], headers=[(b"content-length", b"50")])
+    asyncio.run(endless.go(RequestMiddleware(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
     assert endless.code == "body_too_large"
 
 
@@ -138,17 +136,17 @@ def test_slow_and_broken_apps(caplog):
     assert b"secret" not in wrong.body
     assert b"tea-1" in wrong.body
     [record] = [record for record in caplog.records if record.getMessage() == "error"]
-    line = JsonLines().format(record)
+    line = JsonLogFormatter().format(record)
     assert "\n" not in line
     assert "secret" in json.loads(line)["traceback"]
     assert json.loads(line)["id"] == "tea-1"
 
 
 def test_overload():
-    app = Guard(slow, Settings("shop.deql", timeout=0.2, pending=2), Metrics())
+    app = RequestMiddleware(slow, Settings("shop.deql", timeout=0.2, pending=2), Metrics())
 
     async def many():
-        return await asyncio.gather(*(Exchange().go(app) for _ in range(4)), Exchange("/health").go(app))
+        return await asyncio.gather(*(Request().go(app) for _ in range(4)), Request("/health").go(app))
 
     *answers, health = asyncio.run(many())
     assert sorted(answer.code for answer in answers) == ["overloaded"] * 2 + ["timed_out"] * 2
@@ -172,12 +170,12 @@ def test_headers_of_every_answer():
 
 def test_tokens():
     token = "tëa".encode()
-    assert may_pass(b"Bearer " + token, token)
-    assert may_pass(b"bearer  " + token, token)
-    assert not may_pass(b"Bearer " + "tëa".encode("latin-1"), token)
-    assert may_pass(b"Basic bWU6dGVhOnR3bw==", b"tea:two")  # the password begins at the first colon
-    assert not may_pass(b"Basic bWU6dGVhOnR3bw==", b"tea:two", basic=False)
-    assert not may_pass(b"", b"")
+    assert shows_token(b"Bearer " + token, token)
+    assert shows_token(b"bearer  " + token, token)
+    assert not shows_token(b"Bearer " + "tëa".encode("latin-1"), token)
+    assert shows_token(b"Basic bWU6dGVhOnR3bw==", b"tea:two")  # the password begins at the first colon
+    assert not shows_token(b"Basic bWU6dGVhOnR3bw==", b"tea:two", basic=False)
+    assert not shows_token(b"", b"")
     given = {"settings": {"token": "tea"}}
     assert ask(echo, **given).headers[b"www-authenticate"].startswith(b"Basic ")
     assert ask(echo, "/admin/reload", **given).headers[b"www-authenticate"].startswith(b"Bearer ")
@@ -190,7 +188,7 @@ def test_request_log(caplog):
         ask(echo, "/" + "\n\x1b[31m" * 100, body=[b"private"], headers=[(b"content-length", b"7")])
         ask(echo, body=[b""], settings={"quiet": True})
     [record] = caplog.records
-    line = JsonLines().format(record)
+    line = JsonLogFormatter().format(record)
     assert "private" not in line
     assert line.isprintable()
     event = json.loads(line)
@@ -211,11 +209,15 @@ async def listening(parser, app, seconds=0.2):
     """A server with little patience, in this process: its port and its connections."""
     module = importlib.import_module(f"uvicorn.protocols.http.{parser}_impl")
     base = module.H11Protocol if parser == "h11" else module.HttpToolsProtocol
-    protocol = type("Protocol", (Impatient, base), {"seconds": seconds, "most": 4})
-    config = uvicorn.Config(app, log_config=None, ws="none", timeout_keep_alive=1)
+    settings = Settings("shop.deql", host="a", timeout=seconds, connections=4, quiet=True)
+    config = uvicorn.Config(
+        RequestMiddleware(app, settings, Metrics()), http=partial(ClientConnection, parser=base), log_config=None,
+        ws="none", proxy_headers=False, timeout_keep_alive=1,
+    )  # fmt: skip
     config.load()
     state = ServerState()
-    server = await asyncio.get_running_loop().create_server(lambda: protocol(config, state, {}), "127.0.0.1", 0)
+    made = partial(config.http_protocol_class, config, state, {})
+    server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1], state.connections
     finally:
@@ -285,11 +287,36 @@ def test_impatience(parser):
 
 
 @pytest.mark.parametrize("parser", PARSERS)
+def test_what_comes_after_the_headers_does_not_count_as_headers(parser):
+    async def all_at_once():
+        async with listening(parser, echo, seconds=5) as (port, _):
+            head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n"
+            return await talk(port, head + b"x" * 200_000)
+
+    answer = asyncio.run(all_at_once())
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"x" * 1000) == 200
+
+
+def test_requests_without_end_before_the_first_answer():
+    pytest.importorskip("httptools")
+
+    async def pipeline():
+        async with listening("httptools", slow, seconds=5) as (port, connections):
+            answer = await talk(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
+            return answer, len(connections)
+
+    answer, connections = asyncio.run(pipeline())
+    assert answer in (b"", b"reset")
+    assert connections == 0
+
+
+@pytest.mark.parametrize("parser", PARSERS)
 def test_the_clock_runs_from_the_first_byte(parser):
     ages = []
 
     async def app(scope, receive, send):
-        ages.append(asyncio.get_running_loop().time() - scope["state"][BEGAN])
+        ages.append(asyncio.get_running_loop().time() - scope["state"][STARTED])
         await echo(scope, receive, send)
 
     async def drip():
@@ -304,11 +331,11 @@ def test_the_clock_runs_from_the_first_byte(parser):
 
 
 def test_what_headers_took_is_gone_for_the_rest():
-    late = Exchange(body=(), headers=[(b"content-length", b"5")])
+    late = Request(body=(), headers=[(b"content-length", b"5")])
 
     async def go():
-        late.scope["state"] = {BEGAN: asyncio.get_running_loop().time() - 100}
-        await asyncio.wait_for(late.go(Guard(echo, Settings("shop.deql", timeout=99), Metrics())), 5)
+        late.scope["state"] = {STARTED: asyncio.get_running_loop().time() - 100}
+        await asyncio.wait_for(late.go(RequestMiddleware(echo, Settings("shop.deql", timeout=99), Metrics())), 5)
 
     asyncio.run(go())
     assert late.code == "request_timeout"

@@ -1,18 +1,25 @@
-"""The web service: each question of the API, the page, and errors that programs can rely on."""
+"""The web service: each question of the API, the page, and errors that programs can rely on.
+
+Requests that wait at the same time are ranked together, and none waits for all of a long one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import FastAPI
 from fastapi import Path as InPath
 from fastapi import Query as InQuery
 from fastapi.exceptions import RequestValidationError
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,13 +30,14 @@ import deql
 from deql._system.strict_json import as_json
 from deql.errors import DeqlError, UnknownItemError, name_some
 from deql.serve import answers, schemas
-from deql.serve.batching import Batcher
-from deql.serve.errors import ApiError, error_response
-from deql.serve.host import Host, ReloadError
-from deql.serve.served import Query, Served
+from deql.serve.middleware import RequestMiddleware, internal_message
+from deql.serve.monitoring import Metrics
+from deql.serve.schemas import ApiError, error_response
+from deql.serve.serving_model import ModelHolder, Query, RankedColumns, ServingModel
 from deql.serve.settings import Settings
+from deql.serve.snapshot import ReloadError
 
-__all__ = ["PAGE", "create_api"]
+__all__ = ["PAGE", "Batcher", "create_app"]
 
 PAGE = Path(__file__).with_name("page")
 
@@ -37,6 +45,9 @@ _SHORT = 500
 """Items in an answer that takes less time to make than to hand to another thread."""
 
 _LONG_AT_ONCE = 2
+
+_ITEMS_AT_ONCE = 2048
+"""Items of all histories of a batch: more make its pass longer, and hardly cheaper for each."""
 
 _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and two vectors.
 
@@ -46,7 +57,7 @@ with any question: they make another model on the same inverse, for that request
 
 _KINDS_OF_ID = ("int", "str")
 
-Rule = Annotated[schemas.RuleChange, InQuery()]
+RuleInQuery = Annotated[schemas.RuleChange, InQuery()]
 ItemInPath = Annotated[str, InPath(description="Item id; slashes may be part of it.")]
 
 
@@ -73,19 +84,19 @@ class _Neighbours(schemas.RuleChange):
     k: Annotated[int, InQuery(ge=1, le=100, description="How many neighbours.")] = 12
 
 
-def create_api(host: Host, settings: Settings, tell_batch: Callable[[int], None] | None = None) -> FastAPI:
-    """The service without its guard (see :mod:`deql.serve.guard`).
+def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None = None) -> RequestMiddleware:
+    """The whole service as one ASGI app: what a worker runs, and tests call without one.
 
     Parameters
     ----------
-    host : Host
+    holder : ModelHolder
         Where the model is.
     settings : Settings
         Limits, and whether there is a token: the admin endpoint exists only then.
-    tell_batch : callable, optional
-        Called with the number of histories that are ranked together.
+    metrics : Metrics, optional
+        Where things are counted; new ones if none are given.
     """
-    batcher = Batcher(tell_batch)
+    metrics = metrics or Metrics()
     api = FastAPI(
         title="deql",
         version=deql.__version__,
@@ -95,37 +106,37 @@ def create_api(host: Host, settings: Settings, tell_batch: Callable[[int], None]
         redirect_slashes=False,
     )
     _add_errors(api)
-    _add_questions(api, host, settings, batcher)
-    _add_model(api, host, settings)
-    _add_operations(api, host, settings)
+    _add_questions(api, holder, settings, Batcher(metrics.batch))
+    _add_model(api, holder, settings)
+    _add_operations(api, holder, settings, metrics)
     _add_page(api)
-    return api
+    return RequestMiddleware(api, settings, metrics)
 
 
-def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batcher) -> None:
+def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batcher: Batcher) -> None:
     limits = settings.limits
     long_answers = asyncio.Semaphore(_LONG_AT_ONCE)
 
     @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 413, 415, 422, 503))
     async def recommend(asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
-        served = _current(host)
-        queries, unknown = answers.queries_of(served, asked, limits)
+        serving = _current(holder)
+        queries, unknown = answers.queries_of(serving, asked, limits)
         if asked.explain is None and asked.k * len(queries) <= _SHORT:
-            lists = await batcher.rank(served, queries)
-            return _json(answers.recommendations(served, asked, queries, lists, unknown))
+            lists = await batcher.rank(serving, queries)
+            return _json(answers.recommendations(serving, asked, queries, lists, unknown))
         # A long answer is not made on the event loop, where everybody would wait for it, and few at a time: then those
         # that came first are answered in time, rather than all too late.
         async with long_answers:
-            lists = await batcher.rank(served, queries)
+            lists = await batcher.rank(serving, queries)
             return await asyncio.to_thread(
-                lambda: _json(answers.recommendations(served, asked, queries, lists, unknown))
+                lambda: _json(answers.recommendations(serving, asked, queries, lists, unknown))
             )
 
     @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
     async def explain(asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
-        return _json(await asyncio.to_thread(answers.explanation, _current(host), asked, limits))
+        return _json(await asyncio.to_thread(answers.explanation, _current(holder), asked, limits))
 
     @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 422, 503))
     async def items(
@@ -133,48 +144,48 @@ def _add_questions(api: FastAPI, host: Host, settings: Settings, batcher: Batche
         limit: Annotated[int, InQuery(ge=1, le=100, description="How many.")] = 20,
     ) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
-        return _json(await asyncio.to_thread(answers.items, _current(host), q, limit))
+        return _json(await asyncio.to_thread(answers.items, _current(holder), q, limit))
 
     @api.get("/items/{item:any}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
     async def similar(item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
         """The items that having this one speaks for most."""
-        served = _current(host)
-        column = _column(served, item)
+        serving = _current(holder)
+        column = _column(serving, item)
         answers.check_number("k", asked.k, limits.k)
-        served.ruled(asked.rule)
-        [ranked] = await batcher.rank(served, [Query([column], asked.k, rule=asked.rule)])
-        return _json(answers.similar(served, column, ranked))
+        serving.ruled(asked.rule)
+        [ranked] = await batcher.rank(serving, [Query([column], asked.k, rule=asked.rule)])
+        return _json(answers.similar(serving, column, ranked))
 
     @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
     async def neighbours(item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
         """The neighbourhood of an item: a directed graph of signed weights."""
-        served = _current(host)
-        column = _column(served, item)
-        return _json(await asyncio.to_thread(answers.neighbours, served, column, asked.k, asked.rule))
+        serving = _current(holder)
+        column = _column(serving, item)
+        return _json(await asyncio.to_thread(answers.neighbours, serving, column, asked.k, asked.rule))
 
 
-def _add_model(api: FastAPI, host: Host, settings: Settings) -> None:
+def _add_model(api: FastAPI, holder: ModelHolder, settings: Settings) -> None:
     @api.get("/model", tags=["model"], **_answers(schemas.ModelAnswer, 503))
     async def model() -> Response:
         """The model: parameters, what it learned from, its checksum, and this server's limits."""
         limits = vars(settings.limits)
-        return _json(as_json(_current(host).summary() | {"version": deql.__version__, "limits": limits}))
+        return _json(as_json(_current(holder).summary() | {"version": deql.__version__, "limits": limits}))
 
     @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 422, 503))
-    async def diagonal(asked: Rule) -> Response:
+    async def diagonal(asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
-        return _json(await asyncio.to_thread(answers.diagonal, _current(host), asked.rule))
+        return _json(await asyncio.to_thread(answers.diagonal, _current(holder), asked.rule))
 
     @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 503))
     async def curve() -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
-        found = _current(host).curve
+        found = _current(holder).curve
         if found is None:
             raise ApiError(404, "no_curve", "this server was started without a tuning journal: see --journal")
         return _json(as_json(found))
 
 
-def _add_operations(api: FastAPI, host: Host, settings: Settings) -> None:
+def _add_operations(api: FastAPI, holder: ModelHolder, settings: Settings, metrics: Metrics) -> None:
     @api.head("/health", include_in_schema=False)
     @api.get("/health", tags=["operations"], **_answers(schemas.StatusAnswer))
     async def health() -> Response:
@@ -184,7 +195,12 @@ def _add_operations(api: FastAPI, host: Host, settings: Settings) -> None:
     @api.get("/ready", tags=["operations"], **_answers(schemas.StatusAnswer, 503))
     async def ready() -> Response:
         """That a model is loaded."""
-        return _json({"status": "ready", "checksum": _current(host).checksum})
+        return _json({"status": "ready", "checksum": _current(holder).checksum})
+
+    @api.get("/metrics", tags=["operations"], response_model=None, responses={200: {"content": {"text/plain": {}}}})
+    def numbers() -> Response:
+        """What Prometheus reads."""
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     if settings.token is None:
         return
@@ -193,7 +209,7 @@ def _add_operations(api: FastAPI, host: Host, settings: Settings) -> None:
     async def reload() -> Response:
         """Read the model file again. Requests are answered meanwhile; a file that is no model changes nothing."""
         try:
-            return _json(await host.reload())
+            return _json(await holder.reload())
         except ReloadError as error:
             raise ApiError(409, "model_rejected", str(error)) from None
 
@@ -216,6 +232,10 @@ def _add_errors(api: FastAPI) -> None:
     @api.exception_handler(ApiError)
     async def of_api(request: Request, error: ApiError) -> Response:
         return error_response(error.status, error.code, error.message)
+
+    @api.exception_handler(Exception)
+    async def of_ours(request: Request, error: Exception) -> Response:
+        return error_response(500, "internal", internal_message(request.state.request_id))
 
     @api.exception_handler(DeqlError)
     async def of_library(request: Request, error: DeqlError) -> Response:
@@ -269,14 +289,14 @@ def _place(where: Sequence[Any]) -> str:
     return ".".join(str(part) for part in inside) or {"query": "the address"}.get(where[0], "the body")
 
 
-def _current(host: Host) -> Served:
-    if host.current is None:
+def _current(holder: ModelHolder) -> ServingModel:
+    if holder.current is None:
         raise ApiError(503, "not_ready", "the model is being loaded: try again in a moment")
-    return host.current
+    return holder.current
 
 
-def _column(served: Served, item: str) -> int:
-    column = served.column_called(item)
+def _column(serving: ServingModel, item: str) -> int:
+    column = serving.column_called(item)
     if column is None:
         raise ApiError(404, "unknown_item", f"the model does not know the item {name_some([item])}")
     return column
@@ -293,3 +313,82 @@ def _answers(model: Any, *errors: int) -> dict[str, Any]:
         "response_model": None,
         "responses": {200: {"model": model}} | {status: {"model": schemas.ErrorAnswer} for status in errors},
     }
+
+
+class _Waiting(NamedTuple):
+    model: ServingModel
+    query: Query
+    answer: asyncio.Future[RankedColumns]
+
+
+class Batcher:
+    """Ranks in one thread, a batch at a time; the kernels divide a batch among threads of their own.
+
+    Nothing waits for a batch to fill: of what came while the last one was worked on, the next takes one history from
+    each request in turn.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        Called with the number of histories of each batch.
+    """
+
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
+        self._requests: deque[deque[_Waiting]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rank")
+        self._task: asyncio.Task[None] | None = None
+        self._tell = tell
+
+    async def rank(self, model: ServingModel, queries: Sequence[Query]) -> list[RankedColumns]:
+        """The lists for these queries, in their order."""
+        loop = asyncio.get_running_loop()
+        answers: list[asyncio.Future[RankedColumns]] = [loop.create_future() for _ in queries]
+        waiting = [_Waiting(model, query, answer) for query, answer in zip(queries, answers, strict=True)]
+        self._requests.append(deque(waiting))
+        if self._task is None or self._task.done():
+            self._task = loop.create_task(self._work())
+        try:
+            return await asyncio.gather(*answers)
+        finally:
+            for answer in answers:  # of a request that was given up: not to be worked on
+                answer.cancel()
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while batch := self._next():
+            batch.sort(key=lambda waiting: id(waiting.model))  # more than one only while models are swapped
+            for model, group in groupby(batch, key=lambda waiting: waiting.model):
+                await self._answer(loop, model, list(group))
+
+    def _next(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        items = 0
+        while self._requests:
+            request = self._requests[0]
+            while request and request[0].answer.done():
+                request.popleft()
+            if not request:
+                self._requests.popleft()
+                continue
+            items += len(request[0].query.columns)
+            if batch and items > _ITEMS_AT_ONCE:
+                break
+            batch.append(request.popleft())
+            self._requests.rotate(-1)
+        return batch
+
+    async def _answer(self, loop: asyncio.AbstractEventLoop, model: ServingModel, batch: list[_Waiting]) -> None:
+        try:
+            if self._tell is not None:
+                self._tell(len(batch))
+            lists = await loop.run_in_executor(self._thread, model.rank, [waiting.query for waiting in batch])
+        except Exception as error:
+            if len(batch) > 1:  # only who caused it should hear of it
+                for waiting in batch:
+                    await self._answer(loop, model, [waiting])
+            elif not batch[0].answer.done():
+                batch[0].answer.set_exception(error)
+            return
+        for waiting, ranked in zip(batch, lists, strict=True):
+            if not waiting.answer.done():
+                waiting.answer.set_result(ranked)

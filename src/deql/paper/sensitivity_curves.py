@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from deql.errors import TooLargeError
@@ -17,22 +17,15 @@ from deql.linalg.planner.choose import choose_engine
 from deql.models import DEQL
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
-from deql.paper.paper_datasets import Bench
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS
-from deql.paper.runs import Run
 from deql.rules import paper_l2, ridge_of_gram
 
 __all__ = [
-    "AFFORDABLE",
-    "ROW",
-    "FixedL2",
-    "FixedLambda",
-    "Line",
-    "as_deql",
-    "at_fixed_l2",
-    "at_fixed_lambda",
-    "measure",
-]
+    "AFFORDABLE", "ROW", "FixedLambdaCurve", "MetricCurve", "SensitivityCurve", "as_deql", "at_fixed_l2",
+    "at_fixed_lambda", "curve_facts",
+]  # fmt: skip
 
 ROW = "DEQL(L2)"
 """Whose curves they are."""
@@ -45,7 +38,7 @@ AFFORDABLE = 8_000
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricCurve:
     """One metric over b, all else fixed.
 
     Attributes
@@ -74,6 +67,11 @@ class Line:
         """The place of the best b; of equal ones the smallest."""
         return self.means.index(max(self.means))
 
+    @property
+    def peak_b(self) -> float:
+        """The best b itself."""
+        return self.b[self.peak]
+
     def gain(self, b: float, over: float = 0.0) -> float:
         """How much better one b is than another."""
         return self.means[self.b.index(b)] - self.means[self.b.index(over)]
@@ -84,7 +82,8 @@ class Line:
 
         Examples
         --------
-        >>> Line("ndcg@20", [0, 1, 2, 3], [0.1, 0.3, 0.4, 0.2], [1, 0.01, 0.01, 0.01], [0.01, 0.3, 1, 0.02]).as_good
+        >>> under_peak = [0.01, 0.3, 1, 0.02]
+        >>> MetricCurve("ndcg@20", [0, 1, 2, 3], [0.1, 0.3, 0.4, 0.2], [1, 0.01, 0.01, 0.01], under_peak).as_good
         (1, 2)
         """
         told = [p < LEVEL for p in self.under_peak]  # of a single user there is no p-value, and nothing is told
@@ -97,23 +96,12 @@ class Line:
 
 
 @dataclass(frozen=True)
-class FixedL2:
-    """The lines of one choice.
-
-    Attributes
-    ----------
-    choice : Choice
-    chosen : float
-        Its own b.
-    lines : list of Line
-        For each metric.
-    users : int
-        How many are judged.
-    """
+class SensitivityCurve:
+    """The curves of one choice, one for each metric; ``chosen`` is its own b, and so many ``users`` are judged."""
 
     choice: Choice
     chosen: float
-    lines: Sequence[Line]
+    lines: Sequence[MetricCurve]
     users: int
 
     @property
@@ -123,22 +111,12 @@ class FixedL2:
 
 
 @dataclass(frozen=True)
-class FixedLambda:
-    """The curve as the paper draws it: each b has another l2.
-
-    Attributes
-    ----------
-    lam : float
-        The paper's λ at a = 1.
-    l2 : list of float
-        For each b.
-    lines : list of Line
-        For each metric.
-    """
+class FixedLambdaCurve:
+    """The curves as the paper draws them, one for each metric: at its λ (for a = 1) each b has another ``l2``."""
 
     lam: float
     l2: Sequence[float]
-    lines: Sequence[Line]
+    lines: Sequence[MetricCurve]
 
     @property
     def b(self) -> Sequence[float]:
@@ -146,14 +124,14 @@ class FixedLambda:
         return self.lines[0].b
 
 
-def measure(bs: Sequence[float], judged: Sequence[Evaluation]) -> dict[str, Any]:
+def curve_facts(bs: Sequence[float], results: Sequence[Evaluation]) -> dict[str, Any]:
     """Means of each metric over b and the p-values that the report needs, as plain values; ``bs`` begins with 0."""
-    if len(bs) != len(judged):
-        raise ValueError(f"there are {len(bs)} values of b and {len(judged)} models")
-    found: dict[str, Any] = {"b": list(bs), "users": len(judged[0].users)}
+    if len(bs) != len(results):
+        raise ValueError(f"there are {len(bs)} values of b and {len(results)} models")
+    found: dict[str, Any] = {"b": list(bs), "users": len(results[0].users)}
     for metric in METRICS:
-        values = [one.per_user[metric] for one in judged]
-        means = [one.means[metric] for one in judged]
+        values = [one.per_user[metric] for one in results]
+        means = [one.means[metric] for one in results]
         peak = values[means.index(max(means))]
         found[metric] = {
             "means": means,
@@ -163,18 +141,17 @@ def measure(bs: Sequence[float], judged: Sequence[Evaluation]) -> dict[str, Any]
     return found
 
 
-def at_fixed_l2(run: Run, bench: Bench, choice: Choice, bs: Sequence[float]) -> FixedL2:
-    """Measure all values of b with one inverse, or remember them."""
-    models = {_name(b): choice.model(**run.machine | {"b": b}) for b in bs}
-    size = bench.first.train.n_items
-    told = f"fitting {ROW} {choice.words} for {len(bs)} values of b, one inverse of {size:,} items"
-    key = run.key(bench, models["0"]) | {"b": ", ".join(models)}
-    found = run.remember("curve", key, _work(run, bench, models, bs, told))["found"]
-    return FixedL2(choice, as_deql(choice).b, _lines(found), found["users"])
+def at_fixed_l2(log: MeasurementLog, dataset: PaperDataset, choice: Choice, bs: Sequence[float]) -> SensitivityCurve:
+    """Measure all values of b with one inverse, or find them in the journal."""
+    models = {_name(b): choice.model(**log.machine | {"b": b}) for b in bs}
+    key = log.key(dataset, models["0"]) | {"b": ", ".join(models)}
+    told = f"{choice.words} for {len(bs)} values of b, one inverse of {dataset.first.train.n_items:,} items"
+    found = log.get_or_measure("curve", key, partial(_measure, log, dataset, models, bs, told))["found"]
+    return SensitivityCurve(choice, as_deql(choice).b, _lines(found), found["users"])
 
 
-def at_fixed_lambda(run: Run, bench: Bench, choice: Choice) -> FixedLambda | None:
-    """Measure some values of b at the λ that the choice amounts to, one inverse after the other, or remember them.
+def at_fixed_lambda(log: MeasurementLog, dataset: PaperDataset, choice: Choice) -> FixedLambdaCurve | None:
+    """Measure some values of b at the λ that the choice amounts to, one inverse after the other, or find them.
 
     None if they are not in the journal, and there are many items and no GPU to compute on.
     """
@@ -183,15 +160,15 @@ def at_fixed_lambda(run: Run, bench: Bench, choice: Choice) -> FixedLambda | Non
     bs = sorted({*AT_FIXED_LAMBDA, model.b})
     # At the chosen b, l2 is the chosen one, not one that rounding has moved.
     l2 = [model.l2 if b == model.b else ridge_of_gram(lam, model.dropout, 1.0, b) for b in bs]
-    models = {_name(b): choice.model(**run.machine | {"l2": ridge, "b": b}) for b, ridge in zip(bs, l2, strict=True)}
-    key = run.key(bench, models["0"]) | {"b": ", ".join(models), "lambda": lam}
+    models = {_name(b): choice.model(**log.machine | {"l2": ridge, "b": b}) for b, ridge in zip(bs, l2, strict=True)}
+    key = log.key(dataset, models["0"]) | {"b": ", ".join(models), "lambda": lam}
     del key["l2"]
-    if run.recall("curve", key) is None and not _affordable(models["0"], bench):
+    if log.find("curve", key) is None and not _affordable(models["0"], dataset):
         return None
-    size = bench.first.train.n_items
-    told = f"fitting {ROW} at λ={lam:.4g} for {len(bs)} values of b, an inverse of {size:,} items for each"
-    found = run.remember("curve", key, _work(run, bench, models, bs, told))["found"]
-    return FixedLambda(lam, l2, _lines(found))
+    size = dataset.first.train.n_items
+    told = f"at λ={lam:.4g} for {len(bs)} values of b, an inverse of {size:,} items for each"
+    found = log.get_or_measure("curve", key, partial(_measure, log, dataset, models, bs, told))["found"]
+    return FixedLambdaCurve(lam, l2, _lines(found))
 
 
 def _name(b: float) -> str:
@@ -205,30 +182,25 @@ def _name(b: float) -> str:
     return short if float(short := f"{b:g}") == b else repr(b)
 
 
-def _work(
-    run: Run, bench: Bench, models: Mapping[str, LinearAutoencoder], bs: Sequence[float], told: str
-) -> Callable[[], dict[str, Any]]:
-    """What measures a curve, when it is called."""
-
-    def work() -> dict[str, Any]:
-        run.say(f"{bench.label}: {told}")
-        return measure(bs, list(fit_and_evaluate(models, bench.first.train, bench.first.test, METRICS).values()))
-
-    return work
+def _measure(
+    log: MeasurementLog, dataset: PaperDataset, models: Mapping[str, LinearAutoencoder], bs: Sequence[float], told: str
+) -> dict[str, Any]:
+    log.tell(f"{dataset.label}: fitting {ROW} {told}")
+    return curve_facts(bs, list(fit_and_evaluate(models, dataset.first.train, dataset.first.test, METRICS).values()))
 
 
-def _lines(found: Mapping[str, Any]) -> list[Line]:
-    """What was measured, as lines; the journal has null for a p-value that there is not."""
+def _lines(found: Mapping[str, Any]) -> list[MetricCurve]:
+    """What was measured, as curves; the journal has null for a p-value that there is not."""
     return [
-        Line(metric, found["b"], *([float("nan") if value is None else value for value in found[metric][name]]
-                                   for name in ("means", "over_zero", "under_peak")))
+        MetricCurve(metric, found["b"], *([float("nan") if value is None else value for value in found[metric][name]]
+                                          for name in ("means", "over_zero", "under_peak")))
         for metric in METRICS
     ]  # fmt: skip
 
 
-def _affordable(model: LinearAutoencoder, bench: Bench) -> bool:
+def _affordable(model: LinearAutoencoder, dataset: PaperDataset) -> bool:
     """Whether several inverses take minutes at most: of few items, or on a GPU."""
-    train = bench.first.train
+    train = dataset.first.train
     if train.n_items <= AFFORDABLE:
         return True
     try:

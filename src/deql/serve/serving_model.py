@@ -1,11 +1,14 @@
-"""A fitted model with what answering needs: names, other rules on the same P, many histories at once."""
+"""A fitted model with what answering needs: other rules on the same P, many histories at once, items by name."""
 
 from __future__ import annotations
 
 import re
 import threading
+import unicodedata
+import weakref
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -21,10 +24,10 @@ from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.ranking.histories import allowed_items, known_columns
-from deql.serve.catalogue import Catalogue
-from deql.serve.errors import ApiError
+from deql.serve.schemas import OWN_RULE, ApiError, RuleOverrides
+from deql.serve.snapshot import ReloadError
 
-__all__ = ["OWN_RULE", "Query", "Ranked", "Rule", "Served"]
+__all__ = ["Catalogue", "ModelHolder", "Query", "RankedColumns", "ServingModel", "plain"]
 
 _RULES_KEPT = 64
 """Rules of which the two vectors are kept: those of a few people who move sliders."""
@@ -32,16 +35,8 @@ _RULES_KEPT = 64
 _LONG_LIST = 100
 """Lists up to this length are made together: it hardly matters to one of 20 that another has 100."""
 
-
-class Rule(NamedTuple):
-    """What a request changes about the rule; None stays as the model has it."""
-
-    b: float | None = None
-    zero_diagonal: bool | None = None
-    popularity_power: float | None = None
-
-
-OWN_RULE = Rule()
+_RELEASE_SECONDS = 0.5
+"""Between the end of a model and that of its arrays, so that what referred to them is surely gone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +51,14 @@ class Query:
     exclude_seen : bool
     allowed : ndarray of bool or None
         Which items may come; None for all.
-    rule : Rule
+    rule : RuleOverrides
     """
 
     columns: list[int]
     k: int
     exclude_seen: bool = True
     allowed: NDArray[np.bool_] | None = None
-    rule: Rule = OWN_RULE
+    rule: RuleOverrides = OWN_RULE
 
     @property
     def together(self) -> tuple[Any, ...]:
@@ -71,14 +66,14 @@ class Query:
         return self.rule, self.exclude_seen, id(self.allowed), self.k > _LONG_LIST and self.k
 
 
-class Ranked(NamedTuple):
+class RankedColumns(NamedTuple):
     """The best columns, best first, and their scores."""
 
     columns: list[int]
     scores: list[float]
 
 
-class Served:
+class ServingModel:
     """A model as the server holds it; nothing of it changes, so that any thread may ask.
 
     Parameters
@@ -89,17 +84,17 @@ class Served:
     example : sequence of item ids
         The history the page begins with; the most popular items if none of these is known.
     curve : dict or None
-        See :mod:`deql.serve.curve`.
+        See :func:`deql.serve.settings.curve_of`.
 
     Examples
     --------
     >>> import deql
     >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
     >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-    >>> served = Served(deql.EASE(l2=1.0).fit(data))
-    >>> columns, unknown = served.known(["egg", "oat"])
-    >>> [best] = served.rank([Query(columns, k=2)])
-    >>> [served.name(column)["item"] for column in best.columns], unknown
+    >>> serving = ServingModel(deql.EASE(l2=1.0).fit(data))
+    >>> columns, unknown = serving.known(["egg", "oat"])
+    >>> [best] = serving.rank([Query(columns, k=2)])
+    >>> [serving.name(column)["item"] for column in best.columns], unknown
     (['jam', 'tea'], ['oat'])
     """
 
@@ -119,11 +114,11 @@ class Served:
         self.catalogue = Catalogue(names, model.item_counts_)
         self.example = self.known(example)[0] or sorted(self.catalogue.find("", 3)[0])
         self._everything = np.ones(len(self.items), bool)
-        self._ruled: OrderedDict[Rule, Recommender] = OrderedDict()
+        self._ruled: OrderedDict[RuleOverrides, Recommender] = OrderedDict()
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, path: Path, *, verify: bool = True, **known: Any) -> Served:
+    def open(cls, path: Path, *, verify: bool = True, **known: Any) -> ServingModel:
         """The model of a file; what else is known about it goes to the constructor."""
         model = load(path, verify=verify)
         return cls(model, checksum(path), **known)
@@ -169,7 +164,7 @@ class Served:
             "b": own._kept_weight, "zero_diagonal": own._zero_diagonal, "popularity_power": own.popularity_power,
         }  # fmt: skip
 
-    def ruled(self, rule: Rule) -> Recommender:
+    def ruled(self, rule: RuleOverrides) -> Recommender:
         """The model with another rule on the same P: O(n) the first time, then remembered for a while."""
         changes = {name: value for name, value in rule._asdict().items() if value is not None}
         if not changes:
@@ -191,16 +186,16 @@ class Served:
                 self._ruled.popitem(last=False)
         return other
 
-    def rank(self, queries: Sequence[Query]) -> list[Ranked]:
+    def rank(self, queries: Sequence[Query]) -> list[RankedColumns]:
         """Lists for many histories: those that agree in all else in one pass over P."""
         order = sorted(range(len(queries)), key=lambda q: hash(queries[q].together))
-        lists: dict[int, Ranked] = {}
+        lists: dict[int, RankedColumns] = {}
         for _, group in groupby(order, key=lambda q: queries[q].together):
             members = list(group)
             lists.update(zip(members, self._rank_alike([queries[q] for q in members]), strict=True))
         return [lists[q] for q in range(len(queries))]
 
-    def _rank_alike(self, queries: list[Query]) -> list[Ranked]:
+    def _rank_alike(self, queries: list[Query]) -> list[RankedColumns]:
         first = queries[0]
         sizes = [len(query.columns) for query in queries]
         indptr = np.cumsum([0, *sizes], dtype=np.int32)
@@ -212,7 +207,7 @@ class Served:
         )
         filled = np.sum(columns >= 0, axis=1)
         return [
-            Ranked(columns[row, :end].tolist(), scores[row, :end].tolist())
+            RankedColumns(columns[row, :end].tolist(), scores[row, :end].tolist())
             for row, end in enumerate(np.minimum(filled, [query.k for query in queries]).tolist())
         ]
 
@@ -229,3 +224,126 @@ class Served:
             "checksum": self.checksum, "loaded": self.loaded.isoformat(timespec="seconds"), "rule": self.rule,
             "example": [self.name(column) for column in self.example], "curve": self.curve is not None,
         }  # fmt: skip
+
+
+class ModelHolder:
+    """Holds the model that is served now, which may be another one a moment later.
+
+    A request takes ``current`` once and keeps to it, so that a swap in between changes nothing for it.
+
+    Attributes
+    ----------
+    current : ServingModel or None
+        None until the first model is loaded.
+    reload : async callable
+        Has the file read again, by every worker; returns what to answer, raises ReloadError.
+    """
+
+    def __init__(
+        self, current: ServingModel | None = None, reload: Callable[[], Awaitable[dict[str, Any]]] | None = None
+    ) -> None:
+        self.current = current
+        self.reload = reload or _no_reload
+
+    def swap(self, new: ServingModel) -> None:
+        """Serve another model; the old one goes once the last request has answered from it.
+
+        To give back its gigabytes takes a second, which must not be one of the event loop's, where that last request
+        ends: so the arrays have one more owner, a thread, which lets go of them last.
+        """
+        if self.current is not None:
+            weakref.finalize(self.current, _release_later, [self.current.model]).atexit = False
+        self.current = new
+
+
+def _release_later(held: list[Recommender]) -> None:
+    timer = threading.Timer(_RELEASE_SECONDS, held.clear)
+    timer.daemon = True
+    timer.start()
+
+
+async def _no_reload() -> dict[str, Any]:
+    raise ReloadError("this server was not started from a model file, so it has none to reload")
+
+
+class Catalogue:
+    """The names of a model's items.
+
+    Names are kept in the order of popularity, in one text with a line for each: what stands anywhere in a name is
+    found by one search through that text, the most popular first, and what begins a name through a sorted list.
+
+    Parameters
+    ----------
+    names : list of str
+        What each column of the model is called.
+    counts : ndarray
+        How popular each is.
+
+    Examples
+    --------
+    >>> names = Catalogue(["Green tea", "tea", "steak", "Teapot"], np.array([5, 1, 9, 7]))
+    >>> names.find("TEA", 10)
+    ([1, 3, 0, 2], False)
+    >>> names.find("", 2)
+    ([2, 3], True)
+    """
+
+    def __init__(self, names: list[str], counts: NDArray[Any]) -> None:
+        self._columns = np.argsort(-np.asarray(counts), kind="stable")
+        folded = [plain(names[column]) for column in self._columns.tolist()]
+        self._text = "\n" + "\n".join(folded) + "\n"
+        # The same with a space for whatever is neither letter nor digit: words begin after one.
+        self._words = re.sub(r"[^\w\n]|_", " ", self._text)
+        # A line's place in the text, after the line break before it.
+        self._starts = (np.cumsum([0, *(len(name) + 1 for name in folded)]) + 1).tolist()
+        by_name = sorted(range(len(folded)), key=folded.__getitem__)
+        self._sorted = [folded[place] for place in by_name]
+        self._places = np.array(by_name, np.int64)  # in the order of popularity
+
+    def find(self, query: str, limit: int) -> tuple[list[int], bool]:
+        """The columns of the best matches, and whether there are more.
+
+        Those called exactly so come first, then those whose names begin so, then those with a word that does, then
+        the others that have it anywhere; each kind by popularity.
+        """
+        wanted = plain(query)
+        if not wanted:
+            return self._columns[:limit].tolist(), len(self._columns) > limit
+        found: dict[int, None] = {}
+        low = bisect_left(self._sorted, wanted)
+        for high in (bisect_right(self._sorted, wanted), self._after_prefix(wanted)):
+            found.update(dict.fromkeys(np.sort(self._places[low:high])[: limit + 1].tolist()))
+        self._search(self._words, " " + re.sub(r"\W|_", " ", wanted), 1, wanted, limit + 1, found)
+        self._search(self._text, wanted, 0, wanted, limit + 1, found)
+        places = list(found)
+        return self._columns[places[:limit]].tolist(), len(places) > limit
+
+    def _after_prefix(self, prefix: str) -> int:
+        """Where in the sorted names those that begin so end."""
+        return bisect_right(self._sorted, prefix, key=lambda name: name[: len(prefix)])
+
+    def _search(self, text: str, pattern: str, skip: int, wanted: str, enough: int, found: dict[int, None]) -> None:
+        """Add the lines that have what is wanted where the pattern is, until there are enough in all."""
+        at = 0
+        while len(found) < enough and (at := text.find(pattern, at)) >= 0:
+            if self._text.startswith(wanted, at + skip):
+                place = bisect_right(self._starts, at) - 1
+                found[place] = None
+                at = self._starts[place + 1]  # on to the next line
+            else:
+                at += 1
+
+
+def plain(text: str) -> str:
+    """Text as it is compared: without capitals and accents, and in one line.
+
+    Examples
+    --------
+    >>> plain("Crème\\nBrûlée")
+    'creme brulee'
+    """
+    folded = text.casefold()
+    if not folded.isascii():
+        parts = unicodedata.normalize("NFKD", folded)
+        folded = "".join(letter for letter in parts if not unicodedata.combining(letter)).casefold()
+    return " ".join(folded.split())

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import errno
-import os
+import fcntl
 import socket
 import time
 from itertools import pairwise
 
 import pytest
 
-from deql.serve import door as door_module
-from deql.serve.door import Counts, Door, counts_file, left
+from deql.serve import server
+from deql.serve.server import _NOBODY, BalancedServer
 
 pytestmark = pytest.mark.serve
 
@@ -63,35 +64,59 @@ class Talk(asyncio.Protocol):
         self._connections.discard(self)
 
 
+class Other:
+    """Another worker, as this one sees it: a count in the file, in a place of its own."""
+
+    def __init__(self, path):
+        self._path = path
+        self.say(0)
+
+    def say(self, count):
+        with self._path.open("r+b") as file:
+            file.write(array.array("i", [count]).tobytes())
+
+    @property
+    def counts(self):
+        return array.array("i", self._path.read_bytes()).tolist()
+
+
 @pytest.fixture
-def others(tmp_path):
-    """The file of two workers' counts; the other one's is in place 1."""
-    file = counts_file(str(tmp_path), 2)
-    yield file
-    os.close(file)
+def other(tmp_path, monkeypatch):
+    """The first of two workers; its place is taken."""
+    path = tmp_path / "counts"
+    path.write_bytes(array.array("i", [_NOBODY] * 3).tobytes())
+    lock = fcntl.lockf
+
+    def taken(file, flags, length, start):
+        if start == 0:
+            raise BlockingIOError
+        lock(file, flags, length, start)
+
+    monkeypatch.setattr(fcntl, "lockf", taken)
+    return Other(path)
 
 
-def watch(others, happen):
-    """Run ``happen(listener, connections)`` with a door open to the listener."""
+def watch(other, happen):
+    """Run ``happen(listener, connections)`` with a server that takes connections from the listener."""
 
-    async def with_a_door():
-        listener, connections, counts = Listener(), set(), Counts(others, 0)
-        door = Door(listener, counts, connections, lambda: Talk(connections))
+    async def with_a_server():
+        listener, connections = Listener(), set()
+        loop = asyncio.get_running_loop()
+        balanced = BalancedServer(loop, listener, lambda: Talk(connections), other._path)
         try:
             await happen(listener, connections)
         finally:
-            door.close()
+            balanced.close()
             seen = len(listener.times)
             await asyncio.sleep(0.02)
             assert len(listener.times) == seen  # it takes no more, though it may have been waiting to
-        return counts.least
+        return other.counts
 
-    return asyncio.run(with_a_door())
+    return asyncio.run(with_a_server())
 
 
-def test_who_has_more_waits(others, monkeypatch):
-    monkeypatch.setattr(door_module, "_MOMENT", 0.01)
-    other = Counts(others, 1)
+def test_who_has_more_waits(other, monkeypatch):
+    monkeypatch.setattr(server, "_MOMENT", 0.01)
 
     async def happen(listener, connections):
         assert min(await listener.pauses(5)) >= 0.009  # the other has fewer, but does not take any
@@ -99,16 +124,16 @@ def test_who_has_more_waits(others, monkeypatch):
         assert min(await listener.pauses(5)) < 0.009
         other.say(0)
         assert max(await listener.pauses(5)) >= 0.009
-        left(others, 1)  # nobody waits for who is gone
+        other.say(_NOBODY)  # nobody waits for who is gone
         assert min(await listener.pauses(5)) < 0.009
         assert len(connections) > 10
         other.say(5)
 
-    assert watch(others, happen) == 5  # nor for this worker, once its door is closed
+    assert watch(other, happen) == [5, _NOBODY, _NOBODY]  # nor for this worker, once it takes no more
 
 
-def test_no_more_descriptors(others, monkeypatch, caplog):
-    monkeypatch.setattr(door_module, "_FULL_SECONDS", 0.01)
+def test_no_more_descriptors(other, monkeypatch, caplog):
+    monkeypatch.setattr(server, "_FULL_SECONDS", 0.01)
 
     async def happen(listener, connections):
         listener.failure = OSError(errno.EMFILE, "Too many open files")
@@ -121,4 +146,4 @@ def test_no_more_descriptors(others, monkeypatch, caplog):
         await listener.pauses(3)
         assert connections
 
-    watch(others, happen)
+    watch(other, happen)

@@ -1,6 +1,10 @@
-"""Search by name against looking at every name."""
+"""Search by name against looking at every name; and what becomes of a model that is served no more."""
 
 from __future__ import annotations
+
+import gc
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -9,7 +13,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="the service needs the extra serve")
 
-from deql.serve.catalogue import Catalogue, plain
+import deql
+from deql.serve.serving_model import Catalogue, ModelHolder, ServingModel, plain
+from tests.serve.running import wait_for
 
 LETTERS = st.text("aÁb- \n", max_size=5)
 
@@ -31,3 +37,18 @@ def test_finds_what_every_name_says(entries, query, limit):
     else:
         matches.sort(key=lambda column: -counts[column])
     assert Catalogue(names, counts).find(query, limit) == (matches[:limit], len(matches) > limit)
+
+
+def test_an_old_model_is_let_go_by_a_thread_once_nobody_asks_it(toy):
+    """To unmap gigabytes takes a second, and the last who asks is the event loop."""
+    holder = ModelHolder(ServingModel(deql.EASE(l2=1.0).fit(toy)))
+    ended = []
+    weakref.finalize(holder.current.model, lambda: ended.append(threading.current_thread()))
+    request = holder.current
+    holder.swap(ServingModel(deql.EASE(l2=2.0).fit(toy)))
+    gc.collect()
+    assert request.model.recommend([["tea"]], k=1).ids.shape == (1, 1)
+    assert not ended
+    del request
+    wait_for(lambda: ended, 10)
+    assert ended[0] is not threading.main_thread()

@@ -134,7 +134,7 @@ def test_killed_at_a_manifest_it_goes_on_to_the_same_bits(tmp_path, call, expect
 def test_a_killed_process_leaves_a_folder_to_go_on_with(tmp_path, expected):
     script = (
         "import os, signal\n"
-        "from tests.linalg import test_disk\n"
+        "from tests.linalg.engines import test_disk\n"
         "real, calls = os.pwritev, []\n"
         "def write(*arguments):\n"
         "    calls.append(1)\n"
@@ -143,7 +143,7 @@ def test_a_killed_process_leaves_a_folder_to_go_on_with(tmp_path, expected):
         "os.pwritev = write\n"
         f"test_disk.fit({str(tmp_path / 'tiles')!r})\n"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     assert subprocess.run([sys.executable, "-c", script], cwd=root, timeout=60).returncode == -signal.SIGKILL
     with TileFolder(tmp_path / "tiles", about()) as folder:
         assert 0 < folder.checkpoint.done < 4

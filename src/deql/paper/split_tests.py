@@ -25,9 +25,10 @@ class SplitTest:
 
     Attributes
     ----------
-    better, other, metric : str
+    pair : tuple of str
+    metric : str
     differences : ndarray
-        ``better`` − ``other`` on each split.
+        The first − the second on each split.
     p, overlap, users : float
         One-sided p-values of t-tests: over splits as the paper makes it, the same for splits that share users, and
         over users. NaN where nothing differs: no test was made.
@@ -35,8 +36,7 @@ class SplitTest:
         The first, corrected for all tests by this metric.
     """
 
-    better: str
-    other: str
+    pair: Pair
     metric: str
     differences: NDArray[np.float64]
     p: float = math.nan
@@ -46,11 +46,8 @@ class SplitTest:
 
     @property
     def made(self) -> bool:
+        """Whether there is anything to test."""
         return bool(self.differences.any())
-
-    @property
-    def null(self) -> str:
-        return null((self.better, self.other))
 
 
 def null(pair: Pair) -> str:
@@ -96,18 +93,17 @@ def split_tests(
         Holm's correction counts once.
     """
     tests = []
+    models = {pair: (model_of[pair[0]], model_of[pair[1]]) for pair in pairs}
     for metric in METRICS:
-        models = {pair: (model_of[pair[0]], model_of[pair[1]]) for pair in pairs}
         several = {pair: _test(splits, pair, metric) for pair in dict.fromkeys(models.values())}
         corrected = dict(zip(several, holm([test.p for test in several.values()]).tolist(), strict=True))
-        tests += [replace(several[tested], better=better, other=other, holm=corrected[tested])
-                  for (better, other), tested in models.items()]  # fmt: skip
+        tests += [replace(several[tested], pair=pair, holm=corrected[tested]) for pair, tested in models.items()]
     return tests
 
 
 def _test(splits: Sequence[Mapping[str, Any]], pair: Pair, metric: str) -> SplitTest:
     first, second = (values_on(splits, row, metric) for row in pair)
-    test = SplitTest(*pair, metric, first - second)
+    test = SplitTest(pair, metric, first - second)
     if not test.made:
         return test
     # The test part of one split is in the training part of others: Nadeau and Bengio (2003) add test ÷ training users.

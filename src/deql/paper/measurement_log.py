@@ -1,4 +1,4 @@
-"""One run of a table: what was measured before is remembered, the rest is measured now and written down at once."""
+"""What was measured for the tables: found in the journal, or measured now and written down at once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from deql.linalg.planner.choose import as_engine
 from deql.models.base import OF_THE_MACHINE
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
-from deql.paper.paper_datasets import Bench
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS
 
-__all__ = ["Record", "Run", "hyper_parameters", "this_machine", "threads_in_words"]
+__all__ = ["MeasurementLog", "Record", "hyper_parameters", "this_machine", "threads_in_words"]
 
 Record = dict[str, Any]
 
@@ -62,8 +62,8 @@ def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
 
 
 @dataclass(eq=False)
-class Run:
-    """Measures, and remembers what was measured.
+class MeasurementLog:
+    """Measures, and never the same thing twice.
 
     Attributes
     ----------
@@ -71,15 +71,15 @@ class Run:
         Whatever takes long goes there as soon as it is finished.
     machine : dict
         Parameters for every model that say how it is computed: engine, device, …
-    tell : callable or None
+    tell : callable
         Called with a line for each thing that is being done.
     used : list of dict
-        The journal's records that this run has asked for, in that order: its log.
+        The journal's records that were asked for, in that order.
     """
 
     journal: Journal
     machine: dict[str, Any] = field(default_factory=dict)
-    tell: Tell | None = None
+    tell: Tell = lambda text: None
     used: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -89,13 +89,8 @@ class Run:
                     f"line {number} of {self.journal.path} is damaged: delete that line, and it is measured again"
                 )
 
-    def say(self, text: str) -> None:
-        """Tell what is being done."""
-        if self.tell is not None:
-            self.tell(text)
-
-    def recall(self, step: str, key: Mapping[str, Any]) -> Record | None:
-        """What the journal has under a key; it then belongs to this run's log."""
+    def find(self, step: str, key: Mapping[str, Any]) -> Record | None:
+        """What the journal has under a key, which then is in use."""
         wanted = as_json(dict(key))
         for record in reversed(self.journal.records):
             if record["step"] == step and record.get("key") == wanted:
@@ -104,8 +99,8 @@ class Run:
                 return record
         return None
 
-    def write(self, step: str, key: Mapping[str, Any], found: Mapping[str, Any], seconds: float) -> Record:
-        """Add what was measured to the journal, and to this run's log."""
+    def append(self, step: str, key: Mapping[str, Any], found: Mapping[str, Any], seconds: float) -> Record:
+        """Write what was measured into the journal."""
         self.journal.append({
             "step": step, "key": dict(key), "found": dict(found), "seconds": round(seconds, 2),
             "when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": this_machine(),
@@ -113,70 +108,68 @@ class Run:
         self.used.append(self.journal.records[-1])
         return self.used[-1]
 
-    def remember(self, step: str, key: Mapping[str, Any], work: Callable[[], Mapping[str, Any]]) -> Record:
-        """What the journal has under a key, or else what ``work`` finds, which is then in the journal.
+    def get_or_measure(self, step: str, key: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> Record:
+        """What the journal has under a key, or else what ``measure`` returns, which is then in the journal.
 
         Examples
         --------
-        >>> run = Run(Journal(None, {}, "reproduction"))
-        >>> run.remember("sum", {"of": 2}, lambda: {"value": 3})["found"]
+        >>> log = MeasurementLog(Journal(None, {}, "reproduction"))
+        >>> log.get_or_measure("sum", {"of": 2}, lambda: {"value": 3})["found"]
         {'value': 3}
-        >>> run.remember("sum", {"of": 2}, lambda: {"value": 4})["found"]
+        >>> log.get_or_measure("sum", {"of": 2}, lambda: {"value": 4})["found"]
         {'value': 3}
         """
-        known = self.recall(step, key)
-        if known is not None:
+        if (known := self.find(step, key)) is not None:
             return known
         begin = time.perf_counter()
-        found = work()
-        return self.write(step, key, found, time.perf_counter() - begin)
+        found = measure()
+        return self.append(step, key, found, time.perf_counter() - begin)
 
-    def judge(self, bench: Bench, choices: Sequence[Choice]) -> list[Record]:
+    def evaluate(self, dataset: PaperDataset, choices: Sequence[Choice]) -> list[Record]:
         """The metrics of each choice on the test part, in the order of the choices; one fit for all that share P.
 
         ``found`` of a record has the metrics' means, their standard errors (None for a single user) and the number of
         users; or, for a model that has no solution on these data, ``failure``: why.
         """
         models = {str(place): choice.model(**self.machine) for place, choice in enumerate(choices)}
-        keys = {name: self.key(bench, model) for name, model in models.items()}
-        records = {name: self.recall("judged", key) for name, key in keys.items()}
+        keys = {name: self.key(dataset, model) for name, model in models.items()}
+        records = {name: self.find("judged", key) for name, key in keys.items()}
         for names in sharing({name: model for name, model in models.items() if records[name] is None}):
             rows = ", ".join(dict.fromkeys(f"{choices[int(name)].row} {choices[int(name)].words}" for name in names))
-            self.say(f"{bench.label}: fitting {rows}")
+            self.tell(f"{dataset.label}: fitting {rows}")
             begin = time.perf_counter()
-            found = self._judge({name: models[name] for name in names}, bench)
+            found = _evaluate({name: models[name] for name in names}, dataset)
             seconds = time.perf_counter() - begin
-            for name in names:
-                known = self.recall("judged", keys[name])
-                records[name] = known or self.write("judged", keys[name], found[name], seconds)
-        return [record for name in models if (record := records[name]) is not None]
+            for name in names:  # the same model may be chosen twice
+                known = self.find("judged", keys[name])
+                records[name] = known or self.append("judged", keys[name], found[name], seconds)
+        return [record for record in records.values() if record is not None]
 
     @staticmethod
-    def _judge(models: Mapping[str, LinearAutoencoder], bench: Bench) -> dict[str, Record]:
-        try:
-            judged = fit_and_evaluate(models, bench.first.train, bench.first.test, METRICS)
-        except (NotPositiveDefiniteError, InaccurateInverseError) as error:  # the others may do
-            return {name: {"failure": str(error)} for name in models}
-        return {
-            name: result.means | {"errors": result.standard_errors, "users": len(result.users)}
-            for name, result in judged.items()
-        }
-
-    @staticmethod
-    def key(bench: Bench, model: LinearAutoencoder) -> Record:
+    def key(dataset: PaperDataset, model: LinearAutoencoder) -> Record:
         """What a measurement of a model on a data set is kept under."""
-        return {"data": bench.key, "split": bench.fingerprint} | hyper_parameters(model)
+        return {"data": dataset.key, "split": dataset.fingerprint} | hyper_parameters(model)
+
+
+def _evaluate(models: Mapping[str, LinearAutoencoder], dataset: PaperDataset) -> dict[str, Record]:
+    try:
+        results = fit_and_evaluate(models, dataset.first.train, dataset.first.test, METRICS)
+    except (NotPositiveDefiniteError, InaccurateInverseError) as error:  # the others may do
+        return {name: {"failure": str(error)} for name in models}
+    return {
+        name: result.means | {"errors": result.standard_errors, "users": len(result.users)}
+        for name, result in results.items()
+    }
 
 
 def _is_whole(record: Record) -> bool:
-    """Whether a record is one of :meth:`Run.write`'s, and for a judged model has all that tables show."""
-    texts, found = (record.get("when"), record.get("machine")), record.get("found")
-    if not isinstance(record.get("key"), dict) or not isinstance(found, dict) or not found:
+    """Whether a record is one of :meth:`MeasurementLog.append`'s, and for a judged model has all that tables show."""
+    kinds = {"key": dict, "found": dict, "when": str, "machine": str, "seconds": int | float}
+    if not all(isinstance(record.get(name), kind) for name, kind in kinds.items()):
         return False
-    if not all(isinstance(text, str) for text in texts) or not isinstance(record.get("seconds"), int | float):
-        return False
+    found = record["found"]
     if record["step"] != "judged" or isinstance(found.get("failure"), str):
-        return True
-    errors = found.get("errors")
-    numbers = [found.get(metric) for metric in METRICS] + [found.get("users")]
-    return all(isinstance(value, int | float) for value in numbers) and isinstance(errors, dict)
+        return bool(found)
+    return isinstance(found.get("errors"), dict) and all(
+        isinstance(found.get(name), int | float) for name in (*METRICS, "users")
+    )

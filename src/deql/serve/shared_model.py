@@ -1,0 +1,276 @@
+"""One model for all workers: the supervisor hands it to each that starts, and another one to all of them at once.
+
+uvicorn's process manager has no notion of that. So each worker connects to the supervisor, which asks it to prepare a
+model and then to take it up; whoever asks for a reload connects for that alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import reduction
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from deql.errors import DeqlError
+from deql.serve import snapshot
+from deql.serve.monitoring import log, notify_systemd, reload_counter
+from deql.serve.settings import Settings
+from deql.serve.snapshot import ReloadError, Snapshot
+
+__all__ = ["CONTROL", "SharedModel", "WorkerError", "WorkerGoneError", "WorkerProcess", "receive", "send"]
+
+CONTROL = "control"
+"""The socket, in the folder that is the server's own, at which the supervisor listens to its workers."""
+
+_LOAD_SECONDS = 600.0
+"""For a worker to load a model; one that takes longer hangs."""
+
+_SWAP_SECONDS = 10.0
+
+_RETRY_SECONDS = 0.1
+
+_NICE = 5
+"""How much the preparation of the next model gives way to requests."""
+
+
+def send(to: Connection, body: Mapping[str, Any], files: Mapping[str, int] | None = None) -> None:
+    """Send plain values and, under names, open files, which stay open here."""
+    files = files or {}
+    to.send_bytes(json.dumps({"body": dict(body), "files": list(files)}).encode())
+    for file in files.values():
+        reduction.send_handle(to, file, 0)
+
+
+def receive(source: Connection) -> tuple[dict[str, Any], dict[str, int]]:
+    """What :func:`send` sent; who receives files closes them. EOFError when the other end is closed.
+
+    Examples
+    --------
+    >>> from multiprocessing import Pipe
+    >>> here, there = Pipe()
+    >>> send(here, {"kind": "prepare"}, {"model": 0})
+    >>> body, files = receive(there)
+    >>> body, list(files)
+    ({'kind': 'prepare'}, ['model'])
+    >>> os.close(files["model"])
+    """
+    message = json.loads(source.recv_bytes())
+    return message["body"], {name: reduction.recv_handle(source) for name in message["files"]}
+
+
+class WorkerError(DeqlError):
+    """A worker that says that it cannot do what it was asked."""
+
+
+class WorkerGoneError(WorkerError):
+    """A worker that ended, or does not answer; another one will take its place."""
+
+
+class WorkerProcess:
+    """A worker as the supervisor speaks to it: one question at a time, each with its answer.
+
+    Attributes
+    ----------
+    ready : bool
+        Whether it has ever answered requests.
+    asking : Lock
+        Held from a question to its answer.
+    """
+
+    def __init__(self, connection: Connection, pid: int) -> None:
+        self._connection, self.pid, self.ready = connection, pid, False
+        self.asking = threading.Lock()
+
+    def ask(self, body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float) -> None:
+        """Have something done; WorkerError if it was not."""
+        with self.asking:
+            self.tell(body, files)
+            self.wait(seconds)
+
+    def tell(self, body: Mapping[str, Any], files: Mapping[str, int] | None) -> None:
+        """Ask, without waiting for the answer."""
+        try:
+            send(self._connection, body, files)
+        except OSError as error:
+            raise WorkerGoneError(f"worker {self.pid} cannot be reached: {error}") from None
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the answer. A worker that does not give one is ended: it might seem to be that of the next."""
+        try:
+            if not self._connection.poll(seconds):
+                self.kill()
+                raise WorkerGoneError(f"worker {self.pid} did not answer within {seconds:g} seconds")
+            answer, _ = receive(self._connection)
+        except (OSError, EOFError):
+            raise WorkerGoneError(f"worker {self.pid} ended") from None
+        if "failed" in answer:
+            raise WorkerError(answer["failed"])
+
+    def kill(self) -> None:
+        """End it now."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class SharedModel:
+    """The model that all workers serve: hands it to each that starts, and another one to all of them at once.
+
+    Parameters
+    ----------
+    settings : Settings
+    first : Snapshot
+    folder : str
+        Where workers find the control socket.
+    on_ready : callable
+        Called when a worker answers requests.
+    """
+
+    def __init__(self, settings: Settings, first: Snapshot, folder: str, on_ready: Callable[[], None]) -> None:
+        self._settings, self.current, self._on_ready = settings, first, on_ready
+        self.workers: dict[int, WorkerProcess] = {}
+        self.is_reloading = self._is_closed = False
+        self._listener = Listener(os.path.join(folder, CONTROL), "AF_UNIX", backlog=64)
+        self._reloads = reload_counter()
+        # Who starts while all workers take up a new model waits for that: else it might have the old one for good.
+        self._handing = threading.Lock()
+        self._reloading = threading.Lock()
+        self._last_began, self._last_answer = 0.0, {"refused": ""}
+        threading.Thread(target=self._accept, name="control", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen to nobody any more."""
+        self._is_closed = True
+        self._listener.close()
+
+    @property
+    def ready(self) -> int:
+        """How many workers answer."""
+        return sum(worker.ready for worker in list(self.workers.values()))
+
+    def forget(self, pid: int | None) -> bool:
+        """A worker ended; whether it ever answered."""
+        worker = self.workers.pop(pid or 0, None)
+        return worker is not None and worker.ready
+
+    # Who connects
+
+    def _accept(self) -> None:
+        while not self._is_closed:
+            try:
+                connection = self._listener.accept()
+                threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
+            except Exception as error:  # it is gone already, or there are no more descriptors, or threads
+                if not self._is_closed:
+                    log("control", logging.ERROR, reason=str(error))
+                    time.sleep(_RETRY_SECONDS)
+
+    def _converse(self, connection: Connection) -> None:
+        with contextlib.suppress(OSError, EOFError, WorkerError):  # a worker that fails has logged why, and is replaced
+            body, _ = receive(connection)
+            if body["kind"] == "reload":
+                with connection:
+                    send(connection, self.reload())
+            else:
+                self.admit(WorkerProcess(connection, body["pid"]))
+
+    def admit(self, worker: WorkerProcess) -> None:
+        """Hand the model to a new worker, and wait until it answers from it."""
+        with worker.asking:
+            with self._handing:
+                self.workers[worker.pid] = worker
+                worker.tell({"kind": "start", "settings": self._settings.to_json()}, self.current.files)
+            worker.wait(_LOAD_SECONDS)
+            worker.ready = True
+        self._on_ready()
+
+    # Reloading
+
+    def reload(self) -> dict[str, Any]:
+        """Read the file again: the ``result``, or why the model was ``refused``. For a thread of its own."""
+        asked = time.monotonic()
+        with self._reloading:
+            if self._last_began < asked:  # else one that began meanwhile, while this one waited, is the answer
+                self._last_began = time.monotonic()
+                self.is_reloading = True
+                notify_systemd("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+                self._last_answer = self._reload_and_tell()
+                notify_systemd("READY=1")
+                self.is_reloading = False
+            return self._last_answer
+
+    def _reload_and_tell(self) -> dict[str, Any]:
+        if sys.platform == "linux":  # elsewhere only whole processes have a priority
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        began, outcome = time.monotonic(), "rejected"
+        try:
+            outcome = "changed" if self._reload() else "unchanged"
+            result: dict[str, Any] = {
+                "checksum": self.current.checksum, "changed": outcome == "changed", "workers": self.ready,
+                "seconds": round(time.monotonic() - began, 3),
+            }  # fmt: skip
+            log("reload", outcome=outcome, **result)
+            return {"result": result}
+        except Exception as error:
+            foreseen = isinstance(error, DeqlError)
+            log("reload", logging.ERROR, None if foreseen else error, outcome=outcome, reason=str(error))
+            return {"refused": str(error) or type(error).__name__}
+        finally:
+            self._reloads.labels(outcome).inc()
+
+    def _reload(self) -> bool:
+        """Have all workers answer from the file as it is now; whether that is another model."""
+        new = snapshot.take(Path(self._settings.model), self.current.checksum)
+        if new.checksum == self.current.checksum:
+            new.close()
+            return False
+        try:
+            self.hand_out(new)
+        except BaseException:
+            new.close()
+            raise
+        return True
+
+    def hand_out(self, new: Snapshot) -> None:
+        """Every worker prepares the model, and only if all can, every worker swaps.
+
+        One that ends meanwhile is no reason to refuse the model; if all of them end, the model may well be it.
+        """
+        with self._handing:
+            failed = self._ask_all({"kind": "prepare"}, new.files, _LOAD_SECONDS)
+            refused = [error for error in failed.values() if not isinstance(error, WorkerGoneError)]
+            if refused or len(failed) == len(self.workers):
+                self._ask_all({"kind": "drop"}, None, _SWAP_SECONDS)
+                why = refused[0] if refused else "workers end again and again"
+                raise ReloadError(f"{self._settings.model} could not be loaded: {why}")
+            for worker, error in self._ask_all({"kind": "swap"}, None, _SWAP_SECONDS).items():
+                worker.kill()  # it starts again, with the new model
+                log("worker_killed", logging.ERROR, worker=worker.pid, reason=f"it has not the new model: {error}")
+            self.current.close()
+            self.current = new
+
+    def _ask_all(
+        self, body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float
+    ) -> dict[WorkerProcess, WorkerError]:
+        """Ask all workers at the same time; the errors of those that have one."""
+        failed: dict[WorkerProcess, WorkerError] = {}
+
+        def ask(worker: WorkerProcess) -> None:
+            try:
+                worker.ask(body, files, seconds)
+            except WorkerError as error:
+                failed[worker] = error
+
+        everyone = list(self.workers.values())
+        with ThreadPoolExecutor(len(everyone) or 1) as pool:
+            list(pool.map(ask, everyone))
+        return failed

@@ -1,0 +1,267 @@
+"""How a server begins and ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from multiprocessing import Pipe, spawn
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+pytest.importorskip("uvicorn", reason="needs the extra serve")
+
+from uvicorn.supervisors.multiprocess import Process
+
+from deql.errors import ModelFileError, ParameterError
+from deql.serve import monitoring, server, shared_model
+from deql.serve.settings import Settings
+from deql.serve.snapshot import ReloadError
+from tests.serve.running import Server, is_running, save_model, wait_for
+
+pytestmark = pytest.mark.serve
+
+
+_UNDER_NOHUP = """
+import fcntl, signal, termios
+fcntl.ioctl(0, termios.TIOCSCTTY)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+"""
+
+_ENDLESS_RELOADS = """
+import time
+from pathlib import Path
+from deql.serve import snapshot
+take = snapshot.take
+def endless(path, known=""):
+    if known:
+        path.with_suffix(".asked").touch()
+        time.sleep(3600)
+    return take(path, known)
+snapshot.take = endless
+"""
+
+
+@pytest.fixture
+def terminal():
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", 0) as master, os.fdopen(theirs, "rb", 0) as slave:
+        yield master, slave
+
+
+def test_from_its_start_to_its_end(tmp_path, terminal):
+    """Started with nohup in a terminal that is closed, and told to end in the middle of a request and of a reload."""
+    master, slave = terminal
+    running = Server(
+        save_model(tmp_path / "shop.deql"), tmp_path / "log", _UNDER_NOHUP + _ENDLESS_RELOADS, slave, threads=1,
+        timeout=5.0, grace=5.0,
+    )  # fmt: skip
+    try:
+        running.wait()
+        status, answer = running.reload()
+        assert (status, answer["error"]["code"]) == (404, "not_found")  # without a token there is no admin
+        slave.close()
+        master.close()
+        wait_for((tmp_path / "shop.asked").exists)
+        running.recommend()
+        _end_in_the_middle(running)
+    finally:
+        running.close()
+
+
+def _end_in_the_middle(running):
+    workers = running.workers()
+    body = json.dumps({"histories": [["tea"]]}).encode()
+    with socket.create_connection(("127.0.0.1", running.port), 20) as slow:
+        head = "POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        running.recommend()  # on another connection, so that the first is surely known
+        running.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: is_refused(running.port), 4)
+        slow.sendall(body[5:])
+        answer = b""
+        while piece := slow.recv(10000):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b'"recommendations"' in answer
+    assert running.process.wait(20) == 0
+    assert not any(is_running(pid) for pid in workers)
+    assert running.events("stopped")[-1]["exit"] == 0
+
+
+def is_refused(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 20).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_port_that_is_taken(tmp_path):
+    with server.bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ParameterError, match=rf"cannot listen at 127\.0\.0\.1 port {port}: address already in use"):
+            server.run(Settings(str(tmp_path / "none.deql"), port=port))
+    with pytest.raises(ParameterError, match=r"there is no address no\.such\.host\.invalid"):
+        server.bind("no.such.host.invalid", 8000)
+
+
+def test_a_file_that_is_no_model(tmp_path):
+    with pytest.raises(ModelFileError, match="there is no model file"):
+        server.run(Settings(str(tmp_path / "none.deql"), port=0))
+
+
+def no_thread(*given):
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("fault", ["program", "thread"])
+def test_workers_that_never_start(tmp_path, monkeypatch, caplog, fault):
+    if fault == "program":
+        false = subprocess.check_output(["which", "false"], text=True).strip()
+        monkeypatch.setattr(spawn, "_python_exe", os.fsencode(false))
+    else:
+        monkeypatch.setattr(Process, "start", no_thread)
+    monkeypatch.setattr(server, "_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(monitoring, "configure_logs", lambda: None)
+    told = []
+    before = signal.getsignal(signal.SIGTERM), dict(os.environ)
+    with caplog.at_level(logging.INFO):
+        assert server.run(Settings(str(save_model(tmp_path / "shop.deql")), port=0, workers=2), told.append) == 1
+    assert not told
+    assert "give_up" in caplog.messages
+    assert (signal.getsignal(signal.SIGTERM), dict(os.environ)) == before
+
+
+def test_late_answers_answer_no_other_question(monkeypatch):
+    killed = []
+    monkeypatch.setattr(shared_model.WorkerProcess, "kill", lambda self: killed.append(self.pid))
+    ours, theirs = Pipe()
+    worker = shared_model.WorkerProcess(ours, 7)
+    with pytest.raises(shared_model.WorkerGoneError, match="did not answer within"):
+        worker.ask({"kind": "prepare"}, None, 0.01)
+    assert killed == [7]  # so that what it says too late is not heard
+    ours, theirs = Pipe()
+    worker = shared_model.WorkerProcess(ours, 7)
+    shared_model.send(theirs, {"failed": "no memory"})
+    with pytest.raises(shared_model.WorkerError, match="no memory"):
+        worker.ask({"kind": "prepare"}, None, 1.0)
+    shared_model.send(theirs, {})
+    worker.ask({"kind": "swap"}, None, 1.0)
+    assert [shared_model.receive(theirs)[0]["kind"] for _ in range(2)] == ["prepare", "swap"]
+    theirs.close()
+    with pytest.raises(shared_model.WorkerGoneError):
+        worker.ask({"kind": "swap"}, None, 1.0)
+
+
+class FakeWorker:
+    """A worker that at some of what it is asked fails (False), never answers (None) or ends (0)."""
+
+    ready = True
+
+    def __init__(self, **answers):
+        self.answers, self.asked, self.killed, self.pid = answers, [], False, id(self)
+
+    def ask(self, body, files, seconds):
+        self.asked.append(body["kind"])
+        does = self.answers.get(body["kind"], True)
+        if does is False:
+            raise shared_model.WorkerError("no memory")
+        if not does:
+            raise shared_model.WorkerGoneError("it ended")
+
+    def kill(self):
+        self.killed = True
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """The model that workers share; who it is handed to is up to the test."""
+    old = SimpleNamespace(close=lambda: None, files="old")
+    share = shared_model.SharedModel(Settings("shop.deql"), old, str(tmp_path), lambda: None)
+
+    def hand_out(*workers):
+        new = SimpleNamespace(files="new")
+        share.workers, share.current = {worker.pid: worker for worker in workers}, old
+        share.hand_out(new)
+        return share.current is new
+
+    yield share, hand_out
+    share.close()
+
+
+def test_all_workers_swap_or_none(shared):
+    share, hand_out = shared
+    good, bad = FakeWorker(), FakeWorker(prepare=False)
+    with pytest.raises(ReloadError, match=r"shop\.deql could not be loaded: no memory"):
+        hand_out(good, bad)
+    assert good.asked == ["prepare", "drop"]
+    assert share.current.files == "old"
+    workers = [FakeWorker(), FakeWorker(swap=None), FakeWorker(swap=False)]
+    assert hand_out(*workers)
+    assert [one.killed for one in workers] == [False, True, True]  # they start again, with the new model
+    workers = [FakeWorker(), FakeWorker(prepare=0, swap=0)]
+    assert hand_out(*workers)  # one that ends is no reason to refuse a model
+    assert workers[0].asked == ["prepare", "swap"]
+    with pytest.raises(ReloadError, match="workers end again and again"):
+        hand_out(FakeWorker(prepare=0), FakeWorker(prepare=0))
+    assert share.current.files == "old"
+
+
+def test_workers_that_start_during_a_reload(shared):
+    share, hand_out = shared
+    ours, theirs = Pipe()
+    late, told = shared_model.WorkerProcess(ours, 8), []
+    late.tell = lambda body, files: told.append(files)
+    starting = threading.Thread(target=share.admit, args=(late,))
+
+    class Watched(FakeWorker):
+        def ask(self, body, files, seconds):
+            if body["kind"] == "prepare":
+                starting.start()
+                time.sleep(0.05)
+            assert not told
+            super().ask(body, files, seconds)
+
+    assert hand_out(Watched())
+    shared_model.send(theirs, {})
+    starting.join()
+    assert told == ["new"]  # it waited for it
+    assert share.ready == 2
+
+
+_SHORT_PATIENCE = """
+from deql.serve import server
+server._HUNG_SECONDS = 2
+"""
+
+
+def test_a_worker_that_hangs_is_replaced(tmp_path):
+    running = Server(save_model(tmp_path / "shop.deql"), tmp_path / "log", _SHORT_PATIENCE, threads=1)
+    try:
+        [worker] = running.wait().workers()
+        os.kill(worker, signal.SIGSTOP)
+        wait_for(lambda: set(running.workers()) - {worker})
+        running.recommend()  # it waited for the new one
+        assert running.events("worker_died")[-1]["worker"] == worker
+        assert not is_running(worker)
+        assert running.end() == 0
+    finally:
+        running.close()
+
+
+def test_systemd_is_told(tmp_path, monkeypatch):
+    notify = monitoring.notify_systemd
+    notify("READY=1")  # nobody listens
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        notify("READY=1", "STATUS=well")
+        assert listener.recv(100) == b"READY=1\nSTATUS=well"
