@@ -293,5 +293,7 @@ def test_few_items_are_inverted_in_memory(kind, asymmetric_ratings):
     assert kind(l2=3.0, user_power=0.2).fit(asymmetric_ratings).engine_ == "memory"
 
 
-def test_the_repr_shows_parameters():
-    assert "l2=60.0" in repr(deql.DEQL())
+def test_the_repr_shows_what_differs_from_the_defaults():
+    assert repr(deql.DEQL()) == "DEQL()"
+    assert repr(deql.DEQL(80.0, user_power=0.5, b=2.0)) == "DEQL(l2=80.0, b=2.0, user_power=0.5)"
+    assert repr(deql.EASE(engine=deql.engines.Disk("4GiB"))) == "EASE(engine=Disk(memory='4GiB'))"

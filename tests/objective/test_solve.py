@@ -337,7 +337,7 @@ def test_progress_is_told_on_request(monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("deql.objective.columns.stages", Stages)
+    monkeypatch.setattr("deql.objective.column_solver.stages", Stages)
     monkeypatch.setattr("deql.objective.updates.stages", Stages)
     H, v = different(3)
     solve(lambda i: (H[i], v[i]), progress=True)

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from deql._system.checks import check_whole
 from deql._system.docstrings import with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
+from deql._system.representation import short_repr
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
@@ -120,6 +121,8 @@ class Recommender(ABC):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Hyper-parameters by name, as scikit-learn expects."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    __repr__ = short_repr
 
     def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Those hyper-parameters that describe the model, as plain values; what is None is as it is by default."""

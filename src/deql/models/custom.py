@@ -19,7 +19,7 @@ __all__ = ["CustomLinear"]
 Weights = NDArray[np.floating] | csc_array
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CustomLinear(ExplicitAutoencoder):
     """A recommender with weights of one's own: scores are X @ W, column i predicts item i.
 

@@ -50,7 +50,7 @@ def _score_dense_pairs(first, last, weights, indptr, indices, values, pair_indpt
             out[p] = _dense_parts(weights, items, history, pair_indices[p], parts)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ExplicitAutoencoder(StoredWeights):
     """Base of models that hold W entry by entry.
 

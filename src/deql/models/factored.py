@@ -43,7 +43,7 @@ def row_products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArr
     return np.asarray(np.einsum("ir,ir->i", left, right, dtype=np.float64))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FactoredAutoencoder(StoredWeights):
     """Base of models whose W has two thin factors.
 

@@ -28,7 +28,7 @@ class _Decoupled(LinearAutoencoder):
         )  # fmt: skip
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class EASE(_Decoupled):
     """Ridge regression of each item on the others: W_ji = −P_ji/P_ii, W_ii = 0 (eq. 1 of the paper).
 
@@ -55,7 +55,7 @@ class EASE(_Decoupled):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LAE(_Decoupled):
     """Ridge regression of every item on all items, itself included: W = P·S.
 
@@ -77,7 +77,7 @@ class LAE(_Decoupled):
     l2: float = 250.0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DLAE(_Decoupled):
     """Denoising: the input loses a share of its entries, all of it is to be restored (a = b).
 
@@ -102,7 +102,7 @@ class DLAE(_Decoupled):
     dropout: float = 0.3
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class EDLAE(_Decoupled):
     """Emphasised denoising: only dropped entries count, and the diagonal is zero (b = 0; eq. 4 of the paper).
 
@@ -144,7 +144,7 @@ class _Relaxed(LinearAutoencoder):
         return relaxed(precision_diagonal, self.gram_diagonal_, l2=self._ridge, dropout=self._dropped, xi=self.xi)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RLAE(_Relaxed):
     """LAE with a bounded diagonal, W_ii ≤ ξ: ξ = 0 is EASE, ξ = 1 is LAE.
 
@@ -168,7 +168,7 @@ class RLAE(_Relaxed):
     xi: float = 0.1
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RDLAE(_Relaxed):
     """DLAE with a bounded diagonal, (1−p)·W_ii ≤ ξ: ξ = 0 is EDLAE, ξ = 1 is DLAE.
 
@@ -196,7 +196,7 @@ class RDLAE(_Relaxed):
     xi: float = 0.1
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DEQL(_Decoupled):
     """The paper's model: any emphasis b on kept entries relative to dropped ones, b > 1 included.
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["LinearAutoencoder"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LinearAutoencoder(Recommender):
     """Base of the models whose weights are W = P·diag(gain) + diag(shift).
 

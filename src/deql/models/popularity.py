@@ -16,7 +16,7 @@ from deql.ranking.histories import NO_ITEM
 __all__ = ["Popularity"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Popularity(Recommender):
     """Recommends what most users have; the score is the share of users who have the item.
 

@@ -22,7 +22,7 @@ from deql.rules import popularity_scale
 __all__ = ["StoredWeights"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StoredWeights(Recommender):
     """Base of linear models that keep W itself: as two thin factors, or entry by entry.
 

@@ -9,7 +9,7 @@ all H^(i) are close to one matrix. See docs/objectives.md.
 (eq. 5) in its own parameters, for checking and for study.
 """
 
-from deql.objective.columns import solve
+from deql.objective.column_solver import solve
 from deql.objective.corruption import Corruption
 from deql.objective.loss import brute_force, expected_loss, moments, sampled_loss
 from deql.objective.sampling import SampledMoments, from_sampler

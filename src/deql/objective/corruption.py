@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deql._system.checks import check_range
 from deql.errors import DataError, ParameterError
-from deql.objective.checks import as_real, as_square, check_item, check_symmetric, item_name
+from deql.objective.moment_checks import as_real, as_square, check_item, check_symmetric, item_name
 from deql.objective.updates import Combination, Update
 
 __all__ = ["Corruption"]

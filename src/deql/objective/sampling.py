@@ -15,7 +15,7 @@ from deql._system.checks import check_whole
 from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import DataError
-from deql.objective.checks import check_callable, check_item
+from deql.objective.moment_checks import check_callable, check_item
 
 __all__ = ["SampledMoments", "from_sampler"]
 

@@ -28,7 +28,7 @@ from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteEr
 from deql.linalg.engines.memory import invert_in_memory
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
-from deql.objective.checks import (
+from deql.objective.moment_checks import (
     as_real,
     as_square,
     check_callable,

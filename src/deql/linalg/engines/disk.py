@@ -31,7 +31,7 @@ from deql.linalg.tiling import WIDEST_PIVOT, choose_tile
 __all__ = ["Disk", "disk_needed", "invert_on_disk", "least_budget", "widest_pivot", "working_memory"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Disk(Engine):
     """Compute P in two files of n²/2 numbers each, in as much memory as is given: where memory does not suffice.
 

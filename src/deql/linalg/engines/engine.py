@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.progress import Stage
+from deql._system.representation import short_repr
 from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
 
@@ -80,6 +81,7 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
+    __repr__ = short_repr
 
     def check(self, dtype: str) -> None:
         """Raise ParameterError unless it can compute in this type."""

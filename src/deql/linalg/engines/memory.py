@@ -32,7 +32,7 @@ _SMALL = 512
 """Columns up to which a second thread of BLAS gains nothing, and on a busy machine is waited for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Memory(Engine):
     """Compute P in memory, in n²/2 numbers and two panels: the least trouble where it fits.
 

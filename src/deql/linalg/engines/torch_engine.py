@@ -31,7 +31,7 @@ _TORCH = 2**30
 """Host memory of torch with a CUDA device open."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Torch(Engine):
     """Compute P on a CUDA device, or tile by tile through one that cannot hold it.
 

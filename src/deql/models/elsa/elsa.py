@@ -43,7 +43,7 @@ _LEAST_RATE, _LARGEST_RATE = 1e-10, 1e30
 """Steps below would be lost beside A's float32, those above are infinite in it."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ELSA(FactoredAutoencoder):
     """W = A·Aᵀ − I with unit rows of A, and hence a zero diagonal (Vančura et al., 2022).
 

@@ -32,7 +32,7 @@ _MOST_L2 = 1e18
 """Its square must be well within float32."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LowRankDEQL(FactoredAutoencoder):
     """The best weights of a given rank under the loss of DEQL with a = b (Theorem D.1 of the paper).
 

@@ -25,7 +25,7 @@ from deql.rules import popularity_scale
 __all__ = ["SLIM"]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SLIM(ExplicitAutoencoder):
     """Regression of each item on the others with non-negative weights, most of them zero.
 

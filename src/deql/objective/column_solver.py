@@ -16,7 +16,7 @@ from deql._system.checks import check_whole
 from deql._system.progress import stages
 from deql._system.threads import blas_limited, map_ahead
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError
-from deql.objective.checks import (
+from deql.objective.moment_checks import (
     as_real,
     check_callable,
     check_items,
