@@ -218,7 +218,7 @@ def test_interruption_is_quiet(capsys, monkeypatch, events, tmp_path):
     def stop(*_arguments, **_named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deql.linalg.solve.invert", stop)
+    monkeypatch.setattr("deql.linalg.engines.memory.invert", stop)
     assert run(["fit", str(events), "-o", str(tmp_path / "x.deql")]) == 130
     assert "Traceback" not in capsys.readouterr().err
     assert not (tmp_path / "x.deql").exists()

@@ -135,7 +135,7 @@ class TestEvaluate:
         def stop(*_arguments, **_named):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("deql.linalg.solve.invert", stop)
+        monkeypatch.setattr("deql.linalg.engines.memory.invert", stop)
         for command in ("evaluate", "compare"):
             arguments = [command, str(folder / "goods.csv"), "ease", "popularity", "--report", str(tmp_path / "x.html")]
             assert run(arguments) == 130

@@ -142,7 +142,8 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
     if "=" in message:
         from deql.cli.options import TableOptions  # which loads all that reads tables
 
-        for setting in (*(Setting(field.name) for field in fields(TableOptions)), Setting("ids", "text")):
+        names = sorted((field.name for field in fields(TableOptions)), key=len, reverse=True)  # min_weight, then weight
+        for setting in (*map(Setting, names), Setting("ids", "text")):
             message = message.replace(str(setting), option(setting))
     if isinstance(error, ParameterError) and error.parameter and message.startswith(f"{error.parameter} "):
         typed = option(Setting(error.parameter))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deql.errors import DataError, DeqlError, reason
-from deql.linalg.planner.choose import engine_from
+from deql.linalg.planner.choose import ENGINE_WORDS, engine_from
 from deql.models import DEQL, DLAE, EASE, EDLAE, RDLAE, RLAE
 from deql.models.linear import LinearAutoencoder
 from deql.paper.published import LINEAR, METRICS, WEIGHTED
@@ -67,8 +67,8 @@ class Choice:
     source: str = ""
     validation: dict[str, float] = field(default_factory=dict)
 
-    def model(self, **machine: Any) -> LinearAutoencoder:
-        """The model, not fitted; ``machine`` says how it is to be computed: its engine's name and parameters, progress.
+    def model(self, **changed: Any) -> LinearAutoencoder:
+        """The model, not fitted, with some parameters changed; its engine is named apart from that one's own.
 
         Examples
         --------
@@ -76,8 +76,9 @@ class Choice:
         80.0
         """
         kind, fixed, _ = _KINDS[self.row]
-        shown = {"progress": machine.pop("progress")} if "progress" in machine else {}
-        return kind(**fixed | self.parameters | shown, engine=engine_from(machine))
+        own = {name: value for name, value in changed.items() if name not in ENGINE_WORDS}
+        engine = engine_from({name: value for name, value in changed.items() if name in ENGINE_WORDS})
+        return kind(**fixed | self.parameters | own, engine=engine)
 
     @property
     def words(self) -> str:

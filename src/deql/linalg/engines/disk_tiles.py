@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -72,9 +71,7 @@ class DiskTiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._opened.close()
 
     def fill(self, bands: Iterable[tuple[int, list[NDArray[Any]]]], diagonal_plus: NDArray[np.float64]) -> None:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import cycle, islice
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -236,9 +235,7 @@ class SlabIO:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for pool in (self._reader, self._writer):
             pool.shutdown(cancel_futures=True)
 

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -76,9 +75,7 @@ class Scratch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
     def open_tiles(self, generation: int, size: int, dtype: DTypeLike) -> TileFile:
@@ -157,10 +154,8 @@ class TileFolder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and self.checkpoint is None:  # nothing to go on from
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None and self.checkpoint is None:  # nothing to go on from
             self.clear()
         os.close(self._lock)
 

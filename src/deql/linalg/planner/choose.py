@@ -20,7 +20,17 @@ from deql.linalg.engines.resources import Resources, find_resources
 from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.planner.advice import refusal
 
-__all__ = ["ENGINES", "Auto", "as_engine", "candidates", "choose", "choose_engine", "engine_from", "worth_a_device"]
+__all__ = [
+    "ENGINES",
+    "ENGINE_WORDS",
+    "Auto",
+    "as_engine",
+    "candidates",
+    "choose",
+    "choose_engine",
+    "engine_from",
+    "worth_a_device",
+]
 
 _SMALL = 2048
 """Up to so many items, the matrix is a few MiB: nobody needs to look whether that is there."""
@@ -78,6 +88,10 @@ class Auto(Engine):
 
 
 ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (Auto, Memory, Disk, Torch)}
+
+
+ENGINE_WORDS = frozenset({"engine", "memory", "folder", "device", "arithmetic"})
+"""How options and journals spell an engine: its name, and its parameters beside it."""
 
 
 def as_engine(engine: str | Engine) -> Engine:
