@@ -17,11 +17,11 @@ from scipy.sparse import csr_array, diags_array
 from torch import Tensor
 
 from deql.data import Interactions
-from deql.linalg.engines.torch_invert import default_precision, invert_on_device
+from deql.linalg.engines.torch_invert import default_arithmetic, invert_on_device
 from deql.linalg.engines.torch_packed import DevicePacked
 from deql.linalg.gram import gram, user_weights, weighted_diagonal
 from deql.linalg.tiling import device_tile
-from deql.ranking.torch_strips import Rows, strips
+from deql.ranking.torch_strips import DeviceHistories, strips
 from deql.rules import decoupled, scale_columns
 from deql.split import HeldOut
 from deql.tuning.tuning_data import TuningData
@@ -161,9 +161,9 @@ def multiply(matrix: csr_array, packed: DevicePacked) -> Tensor:
     return product
 
 
-def _rows(matrix: csr_array, device: torch.device) -> Rows:
+def _rows(matrix: csr_array, device: torch.device) -> DeviceHistories:
     users, n = matrix.shape
-    return Rows((matrix.indptr, matrix.indices, matrix.data), 0, users, n, device)
+    return DeviceHistories((matrix.indptr, matrix.indices, matrix.data), 0, users, n, device)
 
 
 def packed_gram(matrix: csr_array, weights: Vector, device: torch.device) -> DevicePacked:
@@ -173,10 +173,10 @@ def packed_gram(matrix: csr_array, weights: Vector, device: torch.device) -> Dev
 
 def inverse(S: DevicePacked, added: Vector) -> DevicePacked:
     """P = (S + diag(added))⁻¹; S stays as it is."""
-    for precision in dict.fromkeys((default_precision("float32", S.device), "float32")):
+    for arithmetic in dict.fromkeys((default_arithmetic("float32", S.device), "float32")):
         P = S.copy()
         P.add_to_diagonal(added)
-        if invert_on_device(P, precision) <= AS_FLOAT32:
+        if invert_on_device(P, arithmetic) <= AS_FLOAT32:
             break
     return P
 

@@ -1,4 +1,4 @@
-"""Runs a function of a benchmark in a fresh process and weighs it: its seconds and its memory."""
+"""Runs a function of a benchmark in a fresh process and measures it: its seconds and its memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from deql._system.measure import Sample, weigh
+from deql._system.measure import Measurement
+from deql._system.measure import measure as measure_here
 
-__all__ = ["Sample", "Task", "measure", "measure_all", "serve", "show"]
+__all__ = ["Measurement", "Task", "measure", "measure_all", "serve", "show"]
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work that is ready to be timed, and what to do with its result once the gauges are read."""
+    """Work that is ready to be timed, and what to do with its result once it is measured."""
 
     work: Callable[[], Any]
     finish: Callable[[Any], dict[str, Any]] = lambda result: {}
@@ -28,25 +29,25 @@ def serve(tasks: Mapping[str, Callable[..., Task]]) -> None:
         return
     name, *arguments = sys.argv[2:]
     task = tasks[name](*arguments)
-    result, sample = weigh(task.work)
+    result, sample = measure_here(task.work)
     print(json.dumps(asdict(replace(sample, facts=task.finish(result)))))
     sys.exit()
 
 
-def measure(script: str, name: str, *arguments: object) -> Sample:
+def measure(script: str, name: str, *arguments: object) -> Measurement:
     """One run of task ``name`` of ``script`` in a process of its own."""
     command = [sys.executable, script, "--child", name, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return Sample(**json.loads(done.stdout.splitlines()[-1]))
+    return Measurement(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure_all(script: str, runs: Mapping[Any, Sequence[object]], repeats: int) -> dict[Any, Sample]:
+def measure_all(script: str, runs: Mapping[Any, Sequence[object]], repeats: int) -> dict[Any, Measurement]:
     """The best of ``repeats`` of each run, which is a task's name and arguments.
 
     The repeats of different runs take turns, so that a slow spell of the machine hits all of them.
     Time and memory are each the smallest seen: noise only adds.
     """
-    samples: dict[Any, list[Sample]] = {key: [] for key in runs}
+    samples: dict[Any, list[Measurement]] = {key: [] for key in runs}
     for _ in range(repeats):
         for key, (name, *arguments) in runs.items():
             samples[key].append(measure(script, str(name), *arguments))
@@ -70,7 +71,7 @@ def _text(cell: object) -> str:
     return f"{cell:,.{2 if cell < 100 else 0}f}" if isinstance(cell, float) else str(cell)
 
 
-def _best(samples: Sequence[Sample]) -> Sample:
+def _best(samples: Sequence[Measurement]) -> Measurement:
     fastest = min(samples, key=lambda sample: sample.seconds)
     leanest = min(samples, key=lambda sample: sample.beyond_mib)
-    return Sample(fastest.seconds, fastest.cpu_seconds, leanest.peak_mib, leanest.before_mib, fastest.facts)
+    return Measurement(fastest.seconds, fastest.cpu_seconds, leanest.peak_mib, leanest.before_mib, fastest.facts)

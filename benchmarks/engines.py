@@ -37,7 +37,7 @@ SKEW = {"amazon-book": (50.0, 1.0, 1.0), "ml-20m": (150.0, 1.6, 1.12)}
 
 L2, DROPOUT, B = 300.0, 0.7, 2.0
 BUDGET = "512MiB"
-PRECISIONS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
+ARITHMETICS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
 
 
 def synthetic(name: str) -> csr_array:
@@ -104,13 +104,13 @@ def sgemm_rate(size: int = 4096, repeats: int = 5) -> float:
 
 def fit_memory(name: str) -> Task:
     """A fit in memory, its stages timed, with a line of log every minute."""
-    from deql.linalg import solve as solver
+    from deql.linalg.engines import memory
 
     matrix = load(name)
     before = sgemm_rate()
     model = new_model(engine="memory")
     seconds: dict[str, float] = {}
-    whole, begin = solver.invert, perf_counter()
+    whole, begin = memory.invert_in_memory, perf_counter()
 
     def timed(store: Any, report: Any = None) -> float:
         seconds["gram"] = perf_counter() - begin
@@ -125,7 +125,7 @@ def fit_memory(name: str) -> Task:
         seconds["inverse"] = perf_counter() - begin - seconds["gram"]
         return residual
 
-    solver.invert = timed
+    memory.invert_in_memory = timed
 
     def work() -> Any:
         nonlocal begin
@@ -143,11 +143,11 @@ def fit_memory(name: str) -> Task:
 
 def fit_stored(file: str, engine: str, folder: str = "") -> Task:
     """A fit of stored data; on disk within the budget, in a folder of its own if one is named."""
+    from deql.engines import Disk
     from deql.linalg.engines.tile_folder import remove_tiles
 
     matrix = stored(file)
-    where = {"engine": engine} | ({"memory": BUDGET} if engine == "disk" else {})
-    model = new_model(**where, folder=folder or None)
+    model = new_model(engine=Disk(BUDGET, folder or None) if engine == "disk" else engine)
 
     def finish(fitted: Any) -> dict[str, Any]:
         if folder:  # else the next fit there would find it done
@@ -180,7 +180,7 @@ def make_gram(file: str, by: str) -> Task:
     return Task(lambda: gram(matrix), total)
 
 
-def invert_torch(file: str, precision: str) -> Task:
+def invert_torch(file: str, arithmetic: str) -> Task:
     """Gram matrix and inverse on a device; the second run counts, the first loads the libraries."""
     import torch
 
@@ -189,7 +189,7 @@ def invert_torch(file: str, precision: str) -> Task:
     from deql.linalg.engines.torch_packed import open_device
 
     matrix, device = stored(file), open_device()
-    kind = torch.float64 if precision == "float64" else torch.float32
+    kind = torch.float64 if arithmetic == "float64" else torch.float32
     facts: dict[str, Any] = {}
 
     def work() -> None:
@@ -198,7 +198,7 @@ def invert_torch(file: str, precision: str) -> Task:
             torch.cuda.synchronize()
             start = perf_counter()
             parts = (matrix.indptr, matrix.indices, matrix.data)
-            store = gram_on_device(*parts, matrix.shape[1], device, dtype=kind)
+            store = gram_on_device(parts, matrix.shape[1], device, dtype=kind)
             torch.cuda.synchronize()
             facts["gram"] = perf_counter() - start
             store.add_to_diagonal(DROPOUT / (1 - DROPOUT) * store.diagonal() + L2)
@@ -211,7 +211,7 @@ def invert_torch(file: str, precision: str) -> Task:
                     torch.cuda.synchronize()
                     swept.append(perf_counter() - start)
 
-            facts["residual"] = invert_on_device(store, precision, mark)
+            facts["residual"] = invert_on_device(store, arithmetic, mark)
             torch.cuda.synchronize()
             facts["seconds"] = perf_counter() - start  # with its safety net: two products with vectors
             facts["sweep"] = swept[0]
@@ -221,13 +221,13 @@ def invert_torch(file: str, precision: str) -> Task:
     return Task(work, lambda _: facts | {"device": torch.cuda.get_device_name()})
 
 
-def rank_all(file: str, out: str, engine: str, precision: str = "") -> Task:
+def rank_all(file: str, out: str, engine: str, arithmetic: str = "") -> Task:
     """A fit by one engine, P and the first twenty items of every user, who are ranked twice: the second time counts."""
+    from deql.engines import Disk, Memory, Torch
+
     matrix = stored(file)
-    where: dict[str, Any] = {"engine": engine}
-    where |= {"precision": precision, "dtype": "float64" if precision == "float64" else "float32"} if precision else {}
-    where |= {"memory": "2GiB"} if engine == "disk" else {}
-    model = new_model(**where)
+    engines = {"memory": Memory(), "disk": Disk("2GiB"), "torch": Torch(arithmetic=arithmetic or None)}
+    model = new_model(engine=engines[engine], dtype="float64" if arithmetic == "float64" else "float32")
     facts: dict[str, Any] = {}
 
     def finish(fitted: Any) -> dict[str, Any]:
@@ -318,16 +318,16 @@ def show_gram(file: str, repeats: int) -> dict[str, Any]:
 
 
 def show_torch(files: dict[str, str]) -> dict[str, Any]:
-    """Each precision in a process of its own."""
+    """Each arithmetic in a process of its own."""
     result: dict[str, Any] = {}
     rows = []
     for name, file in files.items():
-        for precision in PRECISIONS:
-            facts = measure(__file__, "torch", file, precision).facts
-            result.setdefault(name, {})[precision] = facts
-            rows.append((name, precision, facts["gram"], facts["sweep"], facts["seconds"], facts["gib"],
+        for arithmetic in ARITHMETICS:
+            facts = measure(__file__, "torch", file, arithmetic).facts
+            result.setdefault(name, {})[arithmetic] = facts
+            rows.append((name, arithmetic, facts["gram"], facts["sweep"], facts["seconds"], facts["gib"],
                          f"{facts['residual']:.1e}"))  # fmt: skip
-    header = ("data", "precision", "Gram s", "inverse s", "and checked s", "device GiB", "residual")
+    header = ("data", "arithmetic", "Gram s", "inverse s", "and checked s", "device GiB", "residual")
     show(f"On one {facts['device']}", header, rows)
     return result
 
@@ -339,7 +339,7 @@ def show_agreement(file: str, folder: str) -> dict[str, Any]:
         import torch
 
         if torch.cuda.is_available():
-            engines |= {f"torch {precision}": ("torch", precision) for precision in PRECISIONS}
+            engines |= {f"torch {arithmetic}": ("torch", arithmetic) for arithmetic in ARITHMETICS}
     except ImportError:
         pass
     result: dict[str, Any] = {}
@@ -363,7 +363,7 @@ def show_agreement(file: str, folder: str) -> dict[str, Any]:
 
 def main() -> int:
     """Measure what is asked for."""
-    parser = argparse.ArgumentParser(description="Time and weigh the engines.")
+    parser = argparse.ArgumentParser(description="Time the engines, and measure their memory.")
     parser.add_argument("--memory", nargs="*", default=[], metavar="DATA", help="yelp2018, amazon-book")
     for part in ("disk", "gram", "torch", "agree"):
         parser.add_argument(f"--{part}", action="store_true")

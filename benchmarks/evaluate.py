@@ -127,7 +127,7 @@ TASKS: dict[str, Callable[..., Task]] = {"data": save_data, "deql": evaluate_deq
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the metrics disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh deql's evaluate on Gowalla ($DEQL_DATA/gowalla).")
+    parser = argparse.ArgumentParser(description="Time and measure deql's evaluate on Gowalla ($DEQL_DATA/gowalla).")
     parser.add_argument("--repeats", type=int, default=2, help="runs of each contestant; the best counts")
     parser.add_argument("--model", type=Path, help="model file to use; fitted and written there if absent")
     parser.add_argument("--synthetic", action="store_true", help="a random P in place of the fit")

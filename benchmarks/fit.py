@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array, load_npz, save_npz
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 L2, DROPOUT, B = 50.0, 0.3, 0.5
 CHECKED_COLUMNS = 16
@@ -198,7 +198,7 @@ def _difference(folder: str, name: str) -> float:
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
-def _ratios(found: dict[str, Sample]) -> dict[str, float]:
+def _ratios(found: dict[str, Measurement]) -> dict[str, float]:
     ours = found["deql"]
     against = {}
     for label in ("paper", "paper, tuned"):
@@ -223,7 +223,7 @@ TASKS: dict[str, Callable[..., Task]] = {
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if deql and the paper's algorithm disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh deql's fit.")
+    parser = argparse.ArgumentParser(description="Time and measure deql's fit.")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
     parser.add_argument("--n", type=int, default=12_000, help="items of the synthetic data")
     parser.add_argument("--data", nargs="+", choices=("debian", "synthetic"), default=("debian", "synthetic"))

@@ -40,7 +40,7 @@ from _measure import show
 from deql.linalg.engines.torch_packed import DevicePacked, open_device
 from deql.linalg.gram import weighted_diagonal
 from deql.paper.hyperparameters import Choice, stored_choices
-from deql.paper.paper_datasets import Bench, find_benches
+from deql.paper.paper_datasets import PaperDataset, find_datasets
 from deql.paper.published import METRICS, WEIGHTED
 from deql.tuning.tuning_data import TuningData, hold_out_validation
 
@@ -170,12 +170,12 @@ def _of_users(study: Study) -> Iterator[Row]:
                 )  # fmt: skip
 
 
-def on_test(bench: Bench, choice: Choice, block: dict[str, float], device: torch.device) -> dict[str, Worth]:
+def on_test(dataset: PaperDataset, choice: Choice, block: dict[str, float], device: torch.device) -> dict[str, Worth]:
     """The choice and its blend with the ideal low pass, fitted on all of train, on the test users.
 
     P stays packed, and scores are made for a slice of the users at a time.
     """
-    split = bench.first
+    split = dataset.first
     model = choice.model().fit(split.train)
     means = deql.evaluate(model, split.test, METRICS).means
     lab = Laboratory(split.train, split.test, device)
@@ -235,21 +235,21 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Study, print the table, and read the test part if asked to; 1 if a number is not what the library says."""
     given = arguments()
-    benches, absent = find_benches(given.data, ["strong", "weak"], [given.key])
-    if absent:
-        sys.exit(absent[0].where)
-    (bench,) = benches
-    choice = next(one for one in stored_choices(bench.key) if (one.row, one.origin) == (WEIGHTED, "found"))
+    datasets, missing = find_datasets(given.data, ["strong", "weak"], [given.key])
+    if missing:
+        sys.exit(missing[0].where)
+    (dataset,) = datasets
+    choice = next(one for one in stored_choices(dataset.key) if (one.row, one.origin) == (WEIGHTED, "found"))
     device = open_device(given.device)
-    facts: dict[str, Any] = {"data": bench.key, "device": str(device), "choice": choice.parameters}
+    facts: dict[str, Any] = {"data": dataset.key, "device": str(device), "choice": choice.parameters}
     good = True
     if given.block:
         block = dict(zip(("k", "t", "power"), given.block, strict=True))
     else:
-        rows = study_all(hold_out_validation(bench.first, seed=0), choice, device)
+        rows = study_all(hold_out_validation(dataset.first, seed=0), choice, device)
         chosen = rows[0].worth
         header = ("part", "", "Recall@20", "NDCG@20", "to the choice", "NDCG@20 alone")
-        show(f"{bench.label}, validation data", header, [
+        show(f"{dataset.label}, validation data", header, [
             (row.part, words(row.parameters), f"{row.worth.recall:.5f}", f"{row.worth.ndcg:.5f}",
              f"{row.worth.ndcg / chosen.ndcg - 1:+.2%}", f"{row.alone.ndcg:.5f}" if row.alone else "")
             for row in rows
@@ -261,8 +261,8 @@ def main() -> int:
         facts |= {"from_stored": apart(chosen, stored), "best": best, "rows": [row.facts() for row in rows]}
     facts["block"] = block
     if given.test:
-        tested = on_test(bench, choice, block, device)
-        show(f"{bench.label}, test part", ("model", "Recall@20", "NDCG@20"), [
+        tested = on_test(dataset, choice, block, device)
+        show(f"{dataset.label}, test part", ("model", "Recall@20", "NDCG@20"), [
             (name, f"{worth.recall:.5f}", f"{worth.ndcg:.5f}") for name, worth in tested.items()
         ])  # fmt: skip
         library, chosen, _ = tested.values()

@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from _measure import Sample, Task, measure_all, serve, show
+from _measure import Measurement, Task, measure_all, serve, show
 
 METRICS = ["recall@20", "ndcg@20"]
 BATCHES = {"batch_size": [256, 1024, 4096]}
@@ -57,7 +57,7 @@ def rows() -> dict[str, str]:
 def fit(spec: str) -> Task:
     """A fit, compiled kernels loaded beforehand; accuracy on the test users and file size afterwards."""
     import deql
-    from deql.cli.specs import parse_spec
+    from deql.cli.model_specs import parse_spec
     from deql.models import Recommender
 
     split = deql.split_strong(deql.datasets.debian())
@@ -80,7 +80,7 @@ def fit(spec: str) -> Task:
 def choose(names: list[str]) -> dict[str, str]:
     """The best of each grid on the validation users."""
     import deql
-    from deql.cli.specs import parse_spec
+    from deql.cli.model_specs import parse_spec
 
     split = deql.split_strong(deql.datasets.debian())
     chosen = {}
@@ -118,7 +118,7 @@ def main() -> int:
         print(json.dumps(choose(options.only or list(GRIDS))))
         return 0
     specs = {name: spec for name, spec in rows().items() if not options.only or name in options.only}
-    found: dict[str, Sample] = measure_all(
+    found: dict[str, Measurement] = measure_all(
         __file__, {name: ["fit", spec] for name, spec in specs.items()}, options.repeats
     )
     cells = [

@@ -2,7 +2,7 @@
 
 Contestants, each in a process of its own:
 
-- ``dense`` and ``sparse``: ``LowRankDEQL(rank, l2, dropout, engine=…).fit`` on the bundled data.
+- ``dense`` and ``sparse``: ``LowRankDEQL(rank, l2, dropout, solver=…).fit`` on the bundled data.
 - ``million``: the sparse engine on a million items and ten million interactions, made up: users have a taste
   among 2,000 and take seven of ten items from it, popularity is Zipf-like within tastes and overall.
 """
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy.sparse import csr_array, load_npz, save_npz
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 L2, DROPOUT = 60.0, 0.3
 TARGETS = {"loss_above_dense": 1e-3, "million_gib": 8.0}
@@ -48,15 +48,15 @@ def made_up(
     return matrix
 
 
-def fit(engine: str, rank: str, path: str) -> Task:
+def fit(solver: str, rank: str, path: str) -> Task:
     """A fit, compiled kernels loaded beforehand; its loss and file size afterwards."""
     import deql
 
     data = load_npz(path)
     small = csr_array(np.random.default_rng(0).random((40, 30)).astype(np.float32))
-    deql.LowRankDEQL(2, engine=engine).fit(small)
+    deql.LowRankDEQL(2, solver=solver).fit(small)
 
-    model = deql.LowRankDEQL(int(rank), L2, DROPOUT, engine=engine)
+    model = deql.LowRankDEQL(int(rank), L2, DROPOUT, solver=solver)
     return Task(lambda: model.fit(data), lambda fitted: {"loss": fitted.loss_, "iterations": fitted.iterations_})
 
 
@@ -103,7 +103,7 @@ def main() -> int:
     return 0 if all(met.values()) else 1
 
 
-def _cells(sample: Sample, matrix: csr_array) -> list[object]:
+def _cells(sample: Measurement, matrix: csr_array) -> list[object]:
     facts = sample.facts
     return [
         f"{matrix.shape[0]:,}", f"{matrix.shape[1]:,}", f"{matrix.nnz:,}", sample.seconds,

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 TARGETS = {"speedup": 3.0, "large_gib": 8.0}
 USERS, ITEMS = 138_493, 27_278
@@ -223,7 +223,7 @@ def compare_parts(path: str, rows: int, repeats: int) -> int:
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the counts disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh reading a CSV file.")
+    parser = argparse.ArgumentParser(description="Time and measure reading a CSV file.")
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
     parser.add_argument("--parts", action="store_true", help="the kernels of reading one by one instead")
@@ -276,7 +276,7 @@ def main() -> int:
     return 0 if _agree(found) else 1
 
 
-def _agree(found: dict[str, Sample]) -> bool:
+def _agree(found: dict[str, Measurement]) -> bool:
     """Whether all counted the same users and items in the same table."""
     counts = {(one.facts["users"], one.facts["items"]) for label, one in found.items() if "million" not in label}
     return len(counts) == 1

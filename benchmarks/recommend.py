@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, load_npz, save_npz, vstack
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 K = 20
 BATCH = 1_000
@@ -96,7 +96,7 @@ def _agreement(folder: str) -> float:
     return float((ours == theirs).all(axis=1).mean())
 
 
-def _extra_mib(sample: Sample) -> float:
+def _extra_mib(sample: Measurement) -> float:
     return sample.beyond_mib - float(sample.facts["output_mib"])
 
 
@@ -105,7 +105,7 @@ TASKS: dict[str, Callable[..., Task]] = {"data": save_data, "deql": recommend_de
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the lists disagree."""
-    parser = argparse.ArgumentParser(description="Time and weigh deql's recommend.")
+    parser = argparse.ArgumentParser(description="Time and measure deql's recommend.")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
     options = parser.parse_args()
     ours = {copies: f"deql, {copies} × users" if copies > 1 else "deql" for copies in COPIES}

@@ -151,7 +151,7 @@ TASKS: dict[str, Callable[..., Task]] = {"deql": fit_deql, "path": fit_path, "sp
 
 def main() -> int:
     """Measure, print the table and the ratios; 1 if a weight differs by more than 1e-5."""
-    parser = argparse.ArgumentParser(description="Time and weigh SLIM.")
+    parser = argparse.ArgumentParser(description="Time and measure SLIM.")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each of deql's; the best counts")
     parser.add_argument("--rival-repeats", type=int, default=1, help="runs of scikit-learn, which takes minutes")
     options = parser.parse_args()

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from _measure import Sample, Task, measure, measure_all, serve, show
+from _measure import Measurement, Task, measure, measure_all, serve, show
 
 METRICS = ("ndcg@20", "recall@20")
 B = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
@@ -274,7 +274,7 @@ def grid_part(folder: str, repeats: int) -> tuple[dict[str, Any], bool]:
 def b_part(repeats: int) -> tuple[dict[str, Any], bool]:
     counts = (1, 20, 50)
     runs = {(count, alone): ("b", count, *alone) for alone in ((), ("alone",)) for count in counts}
-    found: dict[Any, Sample] = measure_all(__file__, runs, repeats + 2)
+    found: dict[Any, Measurement] = measure_all(__file__, runs, repeats + 2)
     rows = [
         (f"{count} b", *(value for alone in ((), ("alone",)) for value in (
             found[count, alone].seconds, found[count, alone].seconds / found[1, alone].seconds)))

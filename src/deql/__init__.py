@@ -30,6 +30,7 @@ __all__ = [
     "DeviceError",
     "Evaluation",
     "HeldOut",
+    "InaccurateInverseError",
     "Interactions",
     "JournalError",
     "LinearImputer",
@@ -39,7 +40,6 @@ __all__ = [
     "NotPositiveDefiniteError",
     "ParameterError",
     "Popularity",
-    "PrecisionError",
     "Recommender",
     "Split",
     "SplitFileError",
@@ -50,6 +50,7 @@ __all__ = [
     "clean",
     "compare",
     "datasets",
+    "engines",
     "evaluate",
     "load",
     "load_split",
@@ -65,7 +66,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from deql import datasets, objective, rules
+    from deql import datasets, engines, objective, rules
     from deql._system.threads import set_threads
     from deql.data.clean import clean
     from deql.data.interactions import Interactions
@@ -74,12 +75,12 @@ if TYPE_CHECKING:
         DataError,
         DeqlError,
         DeviceError,
+        InaccurateInverseError,
         JournalError,
         ModelFileError,
         NotFittedError,
         NotPositiveDefiniteError,
         ParameterError,
-        PrecisionError,
         SplitFileError,
         TileFileError,
         TooLargeError,
@@ -128,9 +129,9 @@ __getattr__, __dir__ = lazy_exports(
         "deql.tuning": ("tune",),
         "deql.errors": (
             "DataError", "DeqlError", "DeviceError", "JournalError", "ModelFileError", "NotFittedError",
-            "NotPositiveDefiniteError", "ParameterError", "PrecisionError", "SplitFileError", "TileFileError",
+            "NotPositiveDefiniteError", "ParameterError", "InaccurateInverseError", "SplitFileError", "TileFileError",
             "TooLargeError", "UnknownItemError",
         ),
     },
-    modules=("datasets", "objective", "rules"),
+    modules=("datasets", "engines", "objective", "rules"),
 )  # fmt: skip

@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+class Setting(NamedTuple):
+    """A parameter that an error's message tells people to set; the command line tells them its option.
+
+    Examples
+    --------
+    >>> str(Setting("time")), str(Setting("dtype", "float64"))
+    ('time=…', "dtype='float64'")
+    """
+
+    name: str
+    value: Any = None
+    noun: str = ""
+    """What the message calls it in Python, where that is not ``name=value``."""
+
+    def __str__(self) -> str:
+        return self.noun or f"{self.name}=…" if self.value is None else f"{self.name}={self.value!r}"
+
+
 class DeqlError(ValueError):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose.
+
+    Its arguments are the parts of one sentence: text and every :class:`Setting` that it names.
+
+    Examples
+    --------
+    >>> print(DeqlError("the data have no times: say ", Setting("time")))
+    the data have no times: say time=…
+    """
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
 
 
 class DataError(DeqlError):
@@ -18,7 +47,17 @@ class DataError(DeqlError):
 
 
 class ParameterError(DeqlError):
-    """A hyper-parameter or an argument is out of its range."""
+    """A hyper-parameter or an argument is out of its range.
+
+    Attributes
+    ----------
+    parameter : str or None
+        Which one, where it is a single one; the message then begins with it.
+    """
+
+    def __init__(self, *message: Any, parameter: str | None = None) -> None:
+        super().__init__(*message)
+        self.parameter = parameter
 
 
 class UnknownItemError(DeqlError):
@@ -29,7 +68,7 @@ class NotFittedError(DeqlError):
     """The model was asked for something before ``fit``."""
 
 
-class PrecisionError(DeqlError):
+class InaccurateInverseError(DeqlError):
     """The inverse was computed, but too inaccurately to be used."""
 
 
@@ -66,8 +105,8 @@ class NotPositiveDefiniteError(DeqlError):
         Columns at fault.
     """
 
-    def __init__(self, message: str, indices: Sequence[int]) -> None:
-        super().__init__(message)
+    def __init__(self, message: str | tuple[Any, ...], indices: Sequence[int]) -> None:
+        super().__init__(*(message if isinstance(message, tuple) else (message,)))
         self.indices = [int(i) for i in indices]
 
 

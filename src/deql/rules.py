@@ -44,7 +44,7 @@ def paper_l2(l2: float, dropout: float, b: float) -> float:
     """The paper's λ that belongs to the library's ``l2``: λ = l2·(1−p)²·κ, at a = 1 (b = 1 if a = 0).
 
     Where nothing is dropped and b = 0 the loss is empty and the model is the limit, EASE, whose own
-    λ (eq:1-0) is ``l2`` itself.
+    λ (eq. 1) is ``l2`` itself.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def decoupled(
     b: float,
     zero_diagonal: bool = False,
 ) -> tuple[Vector, Vector]:
-    """Gain and shift of DEQL (eq:4.5, eq:10), and with a zero diagonal of eq:11.
+    """Gain and shift of DEQL (eq. 9, eq. 16), and with a zero diagonal of eq. 17.
 
     With β = b²/κ and the ridge written as l2, every term of the paper's solution scales alike in a
     and b, and it becomes

@@ -3,11 +3,11 @@ import sys
 
 import pytest
 
-from deql._system.measure import Sample
+from deql._system.measure import Measurement
 
 WORK = """
 import numpy as np
-from deql._system.measure import weigh
+from deql._system.measure import measure
 
 earlier = np.ones(96 * 2**20, np.uint8)  # a peak of its own, before the work
 del earlier
@@ -18,7 +18,7 @@ def work():
     return first + np.ones(24 * 2**20, np.uint8).sum()
 
 
-made, sample = weigh(work)
+made, sample = measure(work)
 print(made, sample.beyond_mib)
 """
 
@@ -33,5 +33,5 @@ def test_what_the_work_held_at_once_is_its_memory():
 
 
 def test_cores_and_what_is_beyond():
-    sample = Sample(seconds=2.0, cpu_seconds=3.0, peak_mib=500.0, before_mib=120.0)
+    sample = Measurement(seconds=2.0, cpu_seconds=3.0, peak_mib=500.0, before_mib=120.0)
     assert (sample.cores, sample.beyond_mib) == (1.5, 380.0)

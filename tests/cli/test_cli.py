@@ -171,7 +171,7 @@ class TestNonsense:
         assert "l1 is given twice" in refusal(capsys, "fit", events, "-o", out, "-m", "slim:l1=1,l1=2")
         assert "l2 is given twice" in refusal(capsys, "fit", events, "-o", out, "-m", "slim:l2=1", "--l2", 2)
         assert "at most the number of items, 5" in refusal(capsys, "fit", events, "-o", out, "-m", "lowrankdeql:rank=6")
-        assert "say lowrankdeql:engine=sparse" in refusal(
+        assert "say lowrankdeql:solver=sparse" in refusal(
             capsys, "fit", events, "-o", out, "-m", "lowrankdeql", "--engine", "torch"
         )
         assert "leave out -m slim" in refusal(capsys, "fit", events, "-m", "slim", "--dry-run")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deql._system.measure import Sample
+from deql._system.measure import Measurement
 from deql.cli import run
 from deql.io.journal import Journal
 from deql.models.base import Recommender
@@ -22,7 +22,9 @@ def place(tmp_path, monkeypatch):
     use_small(monkeypatch)
     monkeypatch.delenv("DEQL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("deql.paper.cost.fit_apart", lambda *_: Sample(2.0, 3.0, 300.0, 200.0, {"engine": "memory"}))
+    monkeypatch.setattr(
+        "deql.paper.cost.fit_in_subprocess", lambda *_: Measurement(2.0, 3.0, 300.0, 200.0, {"engine": "memory"})
+    )
     (tmp_path / "out").mkdir()
     write_small(tmp_path / "out")
     return tmp_path
@@ -91,7 +93,7 @@ def test_in_the_terminal(capsys, place, monkeypatch):
 
 def test_all_of_them(capsys, place, monkeypatch):
     """Those tables that a data set belongs to."""
-    monkeypatch.setattr("deql.paper.registry.make", lambda name, *_: Document(name, "made", {}))
+    monkeypatch.setattr("deql.cli.reproduce.make", lambda name, *_: Document(name, "made", {}))
     facts = answer(capsys, "reproduce", "all", "--only", "debian-weak", "-o", "out")
     assert list(facts) == [name for name, table in TABLES.items() if "weak" in table.protocols]
     assert {f"{name}.html" for name in facts} <= names(place / "out")
@@ -111,7 +113,7 @@ def test_own_data(capsys, place):
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "datasets"])
 def test_no_choices_for_a_data_set(capsys, place, monkeypatch, name):
-    monkeypatch.setattr("deql.paper.registry.stored_choices", lambda *_: [])
+    monkeypatch.setattr("deql.paper.table_request.stored_choices", lambda *_: [])
     answer(capsys, "reproduce", name, "--only", "debian", "-o", "out")
     text = (place / "out" / f"{name}.md").read_text(encoding="utf-8")
     key = f"debian-{TABLES[name].protocols[0]}"

@@ -8,10 +8,10 @@ import numpy as np
 
 from deql.io.journal import Journal
 from deql.paper.hyperparameters import Choice, own_choices, write_choices
-from deql.paper.paper_datasets import find_benches
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import find_datasets
 from deql.paper.published import WEIGHTED
-from deql.paper.registry import Order
-from deql.paper.runs import Run
+from deql.paper.table_request import TableRequest
 from tests.tuning.common import market
 
 SMALL = {
@@ -39,7 +39,7 @@ def use_small(monkeypatch):
     monkeypatch.setattr("deql.datasets.debian", lambda: data)
     # What the library has chosen for the real data would mix with what a test chooses.
     monkeypatch.setattr(
-        "deql.paper.registry.stored_choices", lambda key, own=None: own_choices(own).get(key, []) if own else []
+        "deql.paper.table_request.stored_choices", lambda key, own=None: own_choices(own).get(key, []) if own else []
     )
     monkeypatch.setenv("DEQL_THREADS", "1")
     return data
@@ -61,10 +61,12 @@ def write_small(folder, keys=("debian-strong", "debian-weak"), rows=SMALL, **cha
     return path
 
 
-def order(folder, protocols=("strong",), data=None, own=None, journal=None, **run):
+def table_request(folder, protocols=("strong",), data=None, own=None, journal=None, **log):
     """What a table is made of: the bundled data, and what a folder ``data`` has."""
-    benches, absent = find_benches(data, protocols)
-    return Order(Run(Journal(journal, {}, "reproduction"), **run), benches, absent, own or write_small(folder))
+    datasets, missing = find_datasets(data, protocols)
+    return TableRequest(
+        MeasurementLog(Journal(journal, {}, "reproduction"), **log), datasets, missing, own or write_small(folder)
+    )
 
 
 def write_checkins(folder):

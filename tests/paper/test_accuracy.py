@@ -8,10 +8,10 @@ import deql
 from deql.io.journal import Journal
 from deql.paper import accuracy
 from deql.paper.hyperparameters import Choice
-from deql.paper.paper_datasets import Bench
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS
-from deql.paper.registry import Order
-from deql.paper.runs import Run
+from deql.paper.table_request import TableRequest
 
 CHOICES = [
     Choice("EASE", {"l2": 10.0}, "found", "x", {"recall@20": 0.3, "ndcg@20": 0.2}),
@@ -23,12 +23,12 @@ CHOICES = [
 
 @pytest.fixture
 def judged(small, monkeypatch):
-    monkeypatch.setattr("deql.paper.registry.stored_choices", lambda data, own: CHOICES)
+    monkeypatch.setattr("deql.paper.table_request.stored_choices", lambda data, own: CHOICES)
 
     def made(paper):
         monkeypatch.setattr(accuracy, "reported", lambda table, data: paper)
-        bench = Bench("debian", "weak", None)
-        return bench, accuracy.accuracy(Order(Run(Journal(None, {}, "reproduction")), [bench]))
+        dataset = PaperDataset("debian", "weak", None)
+        return dataset, accuracy.accuracy(TableRequest(MeasurementLog(Journal(None, {}, "reproduction")), [dataset]))
 
     return made
 
@@ -40,9 +40,9 @@ def cells(grid, row):
 
 class TestSection:
     def test_numbers_are_those_of_evaluate(self, judged):
-        bench, (_, [section]) = judged({})
-        model = deql.DEQL(10.0, 0.3, b=0.5).fit(bench.first.train)
-        means = deql.evaluate(model, bench.first.test, METRICS).means
+        dataset, (_, [section]) = judged({})
+        model = deql.DEQL(10.0, 0.3, b=0.5).fit(dataset.first.train)
+        means = deql.evaluate(model, dataset.first.test, METRICS).means
         found = cells(section.grids[0], "DEQL(L2)")
         assert found["R@20"] == f"{means['recall@20']:.4f}"
         assert found["N@20"] == f"{means['ndcg@20']:.4f}"
@@ -62,9 +62,9 @@ class TestSection:
         assert "DEQL(L2), chosen on validation data, has Recall@20" in lead
 
     def test_differences_from_the_paper(self, judged):
-        bench, _ = judged({})
-        model = deql.EASE(50.0).fit(bench.first.train)
-        recall, ndcg = (deql.evaluate(model, bench.first.test, METRICS).means[metric] for metric in METRICS)
+        dataset, _ = judged({})
+        model = deql.EASE(50.0).fit(dataset.first.train)
+        recall, ndcg = (deql.evaluate(model, dataset.first.test, METRICS).means[metric] for metric in METRICS)
         paper = {"EASE": [round(recall, 4), round(ndcg, 4)], "DEQL(L2)": [0.9, 0.9], "SSM": [0.01, 0.9]}
         _, (lead, [section]) = judged(paper)
         row = dict(
@@ -80,9 +80,9 @@ class TestSection:
         assert "below the paper's numbers, by up to 0." in said
 
     def test_a_number_met_only_on_the_test_part_is_called_so(self, judged):
-        bench, _ = judged({})
-        model = deql.DEQL(7.0, 0.3, b=0.5).fit(bench.first.train)
-        means = deql.evaluate(model, bench.first.test, METRICS).means
+        dataset, _ = judged({})
+        model = deql.DEQL(7.0, 0.3, b=0.5).fit(dataset.first.train)
+        means = deql.evaluate(model, dataset.first.test, METRICS).means
         _, (_, [section]) = judged({"DEQL(L2)": [means[metric] for metric in METRICS]})
         assert "DEQL(L2) only with hyper-parameters chosen on the test part" in " ".join(section.remarks)
 
@@ -96,4 +96,4 @@ class TestSection:
     ],
 )  # fmt: skip
 def test_what_is_passed(here, words):
-    assert accuracy.best_passed(here, {"A": [0.1, 0.15], "B": [0.2, 0.1]}) == words
+    assert accuracy.rows_passed(here, {"A": [0.1, 0.15], "B": [0.2, 0.1]}) == words

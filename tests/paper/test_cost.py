@@ -3,17 +3,16 @@ from pathlib import Path
 import pytest
 
 import deql
-from deql._system.measure import Sample
+from deql._system.measure import Measurement
 from deql.data import Interactions
 from deql.errors import DeqlError
 from deql.io.journal import Journal
-from deql.paper import cost
-from deql.paper import registry as tables
+from deql.paper import cost, table_request
 from deql.paper.hyperparameters import Choice
-from deql.paper.paper_datasets import Bench
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import WEIGHTED
-from deql.paper.registry import Order
-from deql.paper.runs import Run
+from deql.paper.table_request import TableRequest
 
 DEQL_L2 = Choice("DEQL(L2)", {"l2": 3.0, "dropout": 0.3, "b": 0.5}, "found")
 EASE = Choice("EASE", {"l2": 3.0}, "found")
@@ -25,15 +24,15 @@ def split(random_matrix):
     return deql.split_weak(Interactions.from_csr(random_matrix(60, 30)), seed=0)
 
 
-def make_bench(split, name="yelp2018"):
-    bench = Bench(name, "weak", None if name == "debian" else Path())
-    bench.__dict__["first"] = split  # where the property keeps it
-    return bench
+def make_dataset(split, name="yelp2018"):
+    dataset = PaperDataset(name, "weak", None if name == "debian" else Path())
+    dataset.__dict__["first"] = split  # where the property keeps it
+    return dataset
 
 
-def make_order(bench, *choices, monkeypatch, **machine):
-    monkeypatch.setattr(tables, "stored_choices", lambda key, own: list(choices))
-    return Order(Run(Journal(None, {}, "reproduction"), machine), [bench])
+def make_request(dataset, *choices, monkeypatch, **machine):
+    monkeypatch.setattr(table_request, "stored_choices", lambda key, own: list(choices))
+    return TableRequest(MeasurementLog(Journal(None, {}, "reproduction"), machine), [dataset])
 
 
 @pytest.fixture
@@ -41,12 +40,12 @@ def weighed(monkeypatch):
     """No process is started: each fit takes 60 s of 1.5 cores and 2 GiB, of which a half is imports and data."""
     calls = []
 
-    def fit_apart(choice, file, machine):
+    def fit_in_subprocess(choice, file, machine):
         assert deql.load_split(file).train.n_items
         calls.append((choice.row, dict(machine)))
-        return Sample(60.0, 90.0, 2048.0, 1024.0, {"engine": "memory"})
+        return Measurement(60.0, 90.0, 2048.0, 1024.0, {"engine": "memory"})
 
-    monkeypatch.setattr(cost, "fit_apart", fit_apart)
+    monkeypatch.setattr(cost, "fit_in_subprocess", fit_in_subprocess)
     return calls
 
 
@@ -57,8 +56,8 @@ def cells(section, row, grid=0):
 
 
 def test_the_papers_numbers_stand_beside_ours(split, weighed, monkeypatch):
-    order = make_order(make_bench(split), EASE, RLAE, DEQL_L2, monkeypatch=monkeypatch)
-    lead, (section,) = cost.cost(order)
+    request = make_request(make_dataset(split), EASE, RLAE, DEQL_L2, monkeypatch=monkeypatch)
+    lead, (section,) = cost.cost(request)
     assert cells(section, "DEQL(L2)") == {
         "model": "DEQL(L2)", "hyper-parameters": "l2=3 dropout=0.3 b=0.5", "minutes paper": "8", "GB paper": "80",
         "seconds here": "60.0", "cores": "1.50", "GiB here": "2.00", "GiB of the fit": "1.00",
@@ -78,8 +77,8 @@ def test_the_papers_numbers_stand_beside_ours(split, weighed, monkeypatch):
 
 
 def test_other_data_have_no_column_of_the_paper(split, weighed, monkeypatch):
-    order = make_order(make_bench(split, "debian"), EASE, monkeypatch=monkeypatch)
-    lead, (section,) = cost.cost(order)
+    request = make_request(make_dataset(split, "debian"), EASE, monkeypatch=monkeypatch)
+    lead, (section,) = cost.cost(request)
     assert list(cells(section, "EASE")) == [
         "model", "hyper-parameters", "seconds here", "cores", "GiB here", "GiB of the fit"
     ]  # fmt: skip
@@ -88,53 +87,53 @@ def test_other_data_have_no_column_of_the_paper(split, weighed, monkeypatch):
 
 
 def test_a_data_set_without_choices_says_what_to_do(split, monkeypatch):
-    lead, (section,) = cost.cost(make_order(make_bench(split), monkeypatch=monkeypatch))
+    lead, (section,) = cost.cost(make_request(make_dataset(split), monkeypatch=monkeypatch))
     assert lead == ""
     assert "deql reproduce choices --only yelp2018" in section.words[0]
 
 
 def test_a_row_that_cannot_be_fitted_leaves_the_others(split, weighed, monkeypatch):
-    fit_apart = cost.fit_apart
+    fit_in_subprocess = cost.fit_in_subprocess
 
     def fails(choice, *rest):
         if choice is EASE:
             raise DeqlError("EASE (l2=3) could not be weighed: an item has no users")
-        return fit_apart(choice, *rest)
+        return fit_in_subprocess(choice, *rest)
 
-    monkeypatch.setattr(cost, "fit_apart", fails)
-    order = make_order(make_bench(split), EASE, DEQL_L2, monkeypatch=monkeypatch)
-    _, (section,) = cost.cost(order)
+    monkeypatch.setattr(cost, "fit_in_subprocess", fails)
+    request = make_request(make_dataset(split), EASE, DEQL_L2, monkeypatch=monkeypatch)
+    _, (section,) = cost.cost(request)
     assert [names[0] for names, _ in section.grids[0].rows] == ["EASE", "DEQL(L2)"]
     row = list(cells(section, "EASE").values())
     assert row[2:] == ["2", "60", *["–"] * 5]
     assert "EASE (l2=3) could not be weighed: an item has no users." in section.remarks
     assert "for them: DLAE, EDLAE" in section.remarks[-1]
     with pytest.raises(DeqlError, match="an item has no users"):
-        cost.cost(make_order(make_bench(split), EASE, monkeypatch=monkeypatch))
+        cost.cost(make_request(make_dataset(split), EASE, monkeypatch=monkeypatch))
 
 
 def test_only_what_the_journal_lacks_is_fitted(split, weighed, monkeypatch):
-    order = make_order(make_bench(split), EASE, monkeypatch=monkeypatch, engine="memory", progress=True)
-    first = cost.cost(order)
-    assert cost.cost(order) == first
+    request = make_request(make_dataset(split), EASE, monkeypatch=monkeypatch, engine="memory", progress=True)
+    first = cost.cost(request)
+    assert cost.cost(request) == first
     assert weighed == [("EASE", {"engine": "memory", "progress": True})]
-    order.run.machine["progress"] = False  # says nothing of the time
-    cost.cost(order)
+    request.log.machine["progress"] = False  # says nothing of the time
+    cost.cost(request)
     assert len(weighed) == 1
-    order.run.machine["engine"] = "disk"
-    cost.cost(order)
+    request.log.machine["engine"] = "disk"
+    cost.cost(request)
     monkeypatch.setattr(cost, "thread_count", lambda: 77)
-    cost.cost(order)
-    other = make_bench(deql.split_weak(split.train, seed=1))
-    cost.cost(Order(order.run, [other]))
+    cost.cost(request)
+    other = make_dataset(deql.split_weak(split.train, seed=1))
+    cost.cost(TableRequest(request.log, [other]))
     assert len(weighed) == 4
-    assert len({str(record["key"]) for record in order.run.journal.records}) == 4
+    assert len({str(record["key"]) for record in request.log.journal.records}) == 4
 
 
 def test_tiles_on_disk_are_fresh_for_each_fit(split, weighed, monkeypatch, tmp_path):
     folder = tmp_path / "tiles"
-    order = make_order(make_bench(split), EASE, RLAE, monkeypatch=monkeypatch, engine="disk", folder=str(folder))
-    cost.cost(order)
+    request = make_request(make_dataset(split), EASE, RLAE, monkeypatch=monkeypatch, engine="disk", folder=str(folder))
+    cost.cost(request)
     places = [Path(machine["folder"]) for _, machine in weighed]
     assert len(set(places)) == 2
     assert all(place.parent == folder for place in places)
@@ -143,8 +142,8 @@ def test_tiles_on_disk_are_fresh_for_each_fit(split, weighed, monkeypatch, tmp_p
 
 def test_memory_of_a_device_has_a_column(split, monkeypatch):
     facts = {"engine": "torch", "device_mib": 4096.0}
-    monkeypatch.setattr(cost, "fit_apart", lambda *_: Sample(0.5, 0.5, 2048.0, 1024.0, facts))
-    lead, (section,) = cost.cost(make_order(make_bench(split), DEQL_L2, monkeypatch=monkeypatch, device="cuda"))
+    monkeypatch.setattr(cost, "fit_in_subprocess", lambda *_: Measurement(0.5, 0.5, 2048.0, 1024.0, facts))
+    lead, (section,) = cost.cost(make_request(make_dataset(split), DEQL_L2, monkeypatch=monkeypatch, device="cuda"))
     assert cells(section, "DEQL(L2)")["GiB on the device"] == "4.00"
     assert "4.00 GiB on the device: 12.4 × less" in lead  # 80e9 / (6 · 2³⁰)
     assert "torch" in " ".join(section.remarks)
@@ -152,9 +151,11 @@ def test_memory_of_a_device_has_a_column(split, monkeypatch):
 
 
 def test_more_memory_than_in_the_paper_and_a_row_with_weights(split, monkeypatch):
-    monkeypatch.setattr(cost, "fit_apart", lambda *_: Sample(7200, 9e3, 153_600.0, 1.0, {"engine": "memory"}))
+    monkeypatch.setattr(
+        cost, "fit_in_subprocess", lambda *_: Measurement(7200, 9e3, 153_600.0, 1.0, {"engine": "memory"})
+    )
     weights = Choice(WEIGHTED, {"l2": 3.0, "dropout": 0.3, "b": 0.5, "user_power": 0.5}, "found")
-    lead, (section,) = cost.cost(make_order(make_bench(split), DEQL_L2, weights, monkeypatch=monkeypatch))
+    lead, (section,) = cost.cost(make_request(make_dataset(split), DEQL_L2, weights, monkeypatch=monkeypatch))
     assert "it takes 2.00 hours" in lead
     assert lead.endswith("and 150 GiB: 2.01 × more memory.")  # 150·2³⁰ / 80e9
     assert "DEQL(L2) + weights weighs users, too, and may take longer" in " ".join(section.remarks)

@@ -3,8 +3,8 @@ import pytest
 
 import deql
 from deql.datasets.public import PRESETS, Preset, Shape
-from deql.paper.dataset_table import datasets, share_of_top
-from tests.paper.common import order
+from deql.paper.dataset_table import dataset_table, share_of_top
+from tests.paper.common import table_request
 
 
 def write_split(folder, train, test):
@@ -20,7 +20,7 @@ def table(section, grid=0):
 
 
 def test_the_bundled_data_appear_once_with_their_counts(tmp_path):
-    lead, sections = datasets(order(tmp_path, ("strong", "weak")))
+    lead, sections = dataset_table(table_request(tmp_path, ("strong", "weak")))
     assert [section.heading for section in sections] == ["Side by side", "Debian (bundled)"]
     assert table(sections[0]) == [["Debian (bundled)", "here", "5,834", "17,432", "173,855", "0.17%", "0.33", "–"]]
     assert lead == "Of the paper's data sets none is here, and the bundled one is always there."
@@ -37,7 +37,7 @@ class TestPublished:
     def test_counts_that_are_the_papers(self, tmp_path, monkeypatch):
         monkeypatch.setitem(PRESETS, "gowalla", Preset(Shape(4, 2, 5), "nobody"))
         write_split(tmp_path / "gowalla", [[1, 2], [2, 3]], [[4], []])
-        lead, sections = datasets(order(tmp_path, ("weak",), tmp_path))
+        lead, sections = dataset_table(table_request(tmp_path, ("weak",), tmp_path))
         rows = table(sections[0])
         assert rows[0] == ["Gowalla", "paper", "4", "2", "5", "62.50%", "2.00", ""]
         assert rows[1] == ["Gowalla", "here", "4", "2", "5", "62.50%", "2.00", "same"]
@@ -50,7 +50,7 @@ class TestPublished:
 
     def test_other_counts_are_marked_and_explained(self, tmp_path):
         write_split(tmp_path / "gowalla", [[1, 2], [2, 3]], [[4], []])
-        lead, sections = datasets(order(tmp_path, ("weak",), tmp_path))
+        lead, sections = dataset_table(table_request(tmp_path, ("weak",), tmp_path))
         here = sections[0].grids[0].rows[1][1]
         assert [cell.marked for cell in here] == [True] * 5 + [False]
         assert str(here[-1]) == "differs"
@@ -69,7 +69,7 @@ class TestPublished:
         train = [[item for item in range(6) if item != user % 6][:-1] for user in range(40)]
         test = [[item for item in range(6) if item != user % 6][-1:] for user in range(40)]
         write_split(tmp_path / "gowalla", [*train, [0]], [*test, [9]])
-        _, sections = datasets(order(tmp_path, ("strong",), tmp_path))
+        _, sections = dataset_table(table_request(tmp_path, ("strong",), tmp_path))
         section = sections[1]
         assert section.heading == "Gowalla-1"
         assert "does not say how it filtered" in section.words[0]
@@ -79,7 +79,7 @@ class TestPublished:
         ]  # fmt: skip
 
     def test_the_ratio_of_every_data_set_is_drawn(self, tmp_path):
-        _, sections = datasets(order(tmp_path, ("strong", "weak")))
+        _, sections = dataset_table(table_request(tmp_path, ("strong", "weak")))
         popularity, ratio = (figure.svg for figure in sections[0].figures)
         assert all(label in ratio for label in ("Games", "Netflix", "Amazon-Book", "Debian (bundled)"))
         assert "% of the interactions" in popularity

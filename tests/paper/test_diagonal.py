@@ -9,17 +9,17 @@ import deql
 from deql.paper import diagonal as module
 from deql.paper.diagonal import BELOW, QUANTILES, by_popularity, diagonal, distribution
 from deql.paper.hyperparameters import Choice, write_choices
-from deql.paper.paper_datasets import Bench
-from deql.paper.registry import Order
-from tests.paper.common import order, write_small
+from deql.paper.paper_datasets import PaperDataset
+from deql.paper.table_request import TableRequest
+from tests.paper.common import table_request, write_small
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")
 
 
 def test_what_is_found_is_of_the_dense_weights(small, tmp_path):
-    wanted = order(tmp_path)
+    wanted = table_request(tmp_path)
     lead, sections = diagonal(wanted)
-    (record,) = wanted.run.used
+    (record,) = wanted.log.used
     found = record["found"]
     train = deql.split_strong(small).train
     model = deql.DEQL(5.0, 0.4, 0.5, dtype="float64").fit(train)
@@ -46,8 +46,8 @@ def test_what_is_found_is_of_the_dense_weights(small, tmp_path):
 
 def test_it_is_remembered_without_the_items_values(small, tmp_path, monkeypatch):
     journal, said = tmp_path / "a.jsonl", []
-    first = order(tmp_path, ("strong", "weak"), journal=journal, tell=said.append, machine={"folder": "unused"})
-    with first.run.journal:
+    first = table_request(tmp_path, ("strong", "weak"), journal=journal, tell=said.append, machine={"folder": "unused"})
+    with first.log.journal:
         before = diagonal(first)
     assert [text.partition(",")[0] for text in said] == [
         "Debian (bundled): fitting DEQL(L2) l2=5 dropout=0.4 b=0.5"
@@ -55,10 +55,10 @@ def test_it_is_remembered_without_the_items_values(small, tmp_path, monkeypatch)
     assert [section.heading for section in before[1][:2]] == ["Debian (bundled), strong", "Debian (bundled), weak"]
     assert len({figure.svg.partition(">")[0] for section in before[1] for figure in section.figures}) == 4
     # Two splits of the same data differ.
-    assert first.run.used[0]["found"] != first.run.used[1]["found"]
+    assert first.log.used[0]["found"] != first.log.used[1]["found"]
     monkeypatch.setattr(deql.DEQL, "fit", None)
-    second = order(tmp_path, ("strong", "weak"), journal=journal)
-    with second.run.journal:
+    second = table_request(tmp_path, ("strong", "weak"), journal=journal)
+    with second.log.journal:
         assert diagonal(second) == before
 
 
@@ -109,19 +109,19 @@ def test_larger_where_the_paper_finds_it_larger(tmp_path, monkeypatch, medians, 
         name: distribution(np.linspace(0, 2 * median, 200)) | {"groups": []}
         for name, median in zip(("yelp2018", "gowalla"), medians, strict=True)
     }
-    monkeypatch.setattr(module, "_measure", lambda _run, bench, _choice: facts[bench.name])
+    monkeypatch.setattr(module, "_measure", lambda _log, dataset, _choice: facts[dataset.name])
     monkeypatch.setattr(module, "_section", lambda *_: None)
     own = tmp_path / "own.toml"
     choice = Choice("DEQL(L2)", {"l2": 1.0}, "found")
     own.write_text(write_choices({name: [choice] for name in facts}), encoding="utf-8")
-    wanted = Order(order(tmp_path).run, [Bench(name, "weak", Path()) for name in facts], own=own)
+    wanted = TableRequest(table_request(tmp_path).log, [PaperDataset(name, "weak", Path()) for name in facts], own=own)
     lead, _ = diagonal(wanted)
     assert f"Yelp2018 {medians[0]:.3f}" in lead
     assert said in lead
 
 
 def test_with_b_0_there_is_nothing_to_tell(small, tmp_path):
-    wanted = order(tmp_path, own=write_small(tmp_path, **{"DEQL(L2)": {"l2": 5.0, "dropout": 0.5, "b": 0.0}}))
+    wanted = table_request(tmp_path, own=write_small(tmp_path, **{"DEQL(L2)": {"l2": 5.0, "dropout": 0.5, "b": 0.0}}))
     lead, (section, _) = diagonal(wanted)
     assert lead == "With b = 0 the diagonal is zero on Debian (bundled)."
     assert section.words[0].endswith("With b = 0 the diagonal is zero.")
@@ -134,11 +134,14 @@ def test_bins_of_one_item_have_no_mode():
         "No bin of width 0.002 has two items, so there is no mode; 100.0 % of the items are below 0.1."
     )
     assert str(module._grid(few).rows[1][1][0]) == "–"
-    assert module._lead({"X": (Bench("gowalla", "weak", Path()), few)}) == "Median of the learned diagonal: X 0.050."
+    assert (
+        module._summary({"X": (PaperDataset("gowalla", "weak", Path()), few)})
+        == "Median of the learned diagonal: X 0.050."
+    )
 
 
 def test_data_without_choices(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("deql.paper.registry.stored_choices", lambda *_: [])
-    lead, sections = diagonal(order(tmp_path, own=write_small(tmp_path, rows={})))
+    monkeypatch.setattr("deql.paper.table_request.stored_choices", lambda *_: [])
+    lead, sections = diagonal(table_request(tmp_path, own=write_small(tmp_path, rows={})))
     assert lead == ""
     assert "deql reproduce choices --only debian-strong" in sections[0].words[0]

@@ -9,14 +9,14 @@ import pytest
 
 from deql.paper import hyperparameter_search as module
 from deql.paper.hyperparameter_search import search, weighted_spaces
-from deql.paper.paper_datasets import Bench
+from deql.paper.paper_datasets import PaperDataset
 from deql.split import HeldOut
 from deql.tuning.space import Space
 from deql.tuning.tuning_data import hold_out_validation
 
 
 def bundled():
-    return Bench("debian", "weak", None)
+    return PaperDataset("debian", "weak", None)
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def small_spaces(small, monkeypatch):
 
 
 def test_every_row_gets_a_choice_and_the_same_call_goes_on(small_spaces, tmp_path):
-    bench = bundled()
+    dataset = bundled()
     lines = []
-    first = search(bench, tmp_path, tell=lines.append)
+    first = search(dataset, tmp_path, tell=lines.append)
     assert [choice.row for choice in first] == [
         "EASE", "DLAE", "EDLAE", "RLAE", "RDLAE", "DEQL(plain)", "DEQL(L2+zero-diag)", "DEQL(L2)", "DEQL(L2) + weights",
     ]  # fmt: skip
     measured = len(lines)
-    assert search(bench, tmp_path, tell=lines.append) == first
+    assert search(dataset, tmp_path, tell=lines.append) == first
     assert len(lines) == measured
     by_row = {choice.row: choice for choice in first}
     best = by_row["DEQL(L2) + weights"].validation["ndcg@20"]
@@ -43,7 +43,7 @@ def test_every_row_gets_a_choice_and_the_same_call_goes_on(small_spaces, tmp_pat
 
 
 def test_the_test_part_is_not_read(small_spaces, tmp_path):
-    bench, other = bundled(), bundled()
+    dataset, other = bundled(), bundled()
     split = other.first
     users = np.arange(split.test.held_out.n_users)[::-1]
     shuffled = split.test.held_out.take_users(users)
@@ -51,7 +51,7 @@ def test_the_test_part_is_not_read(small_spaces, tmp_path):
     other.__dict__["first"] = replace(split, test=HeldOut(split.test.seen, shuffled))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    assert search(bench, tmp_path / "one") == search(other, tmp_path / "two")
+    assert search(dataset, tmp_path / "one") == search(other, tmp_path / "two")
 
 
 def test_ridges_keep_their_ratio_to_the_mean_diagonal(small):

@@ -156,10 +156,6 @@ class TestBestOfEach:
         board = [self.row(0.3, l2=20.0), self.row(0.3, l2=5.0), self.row(0.3, l2=80.0)]
         assert {one.parameters["l2"] for one in best_of_each(board, "")} == {20.0}
 
-    def test_another_metric_decides(self):
-        (ease,) = best_of_each([self.row(0.3, dropout=0.0), self.row(0.2, l2=7.0, dropout=0.0)], "", "recall@20")
-        assert ease.parameters == {"l2": 7.0}
-
     def test_nothing_of_nothing(self):
         assert best_of_each([], "") == []
 

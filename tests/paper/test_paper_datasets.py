@@ -8,12 +8,12 @@ import pytest
 import deql
 from deql.datasets.public import PRESETS, prepare
 from deql.errors import ParameterError
-from deql.paper.paper_datasets import Bench, find_benches, fingerprint
+from deql.paper.paper_datasets import PaperDataset, find_datasets, fingerprint
 from tests.paper.common import write_checkins
 
 
 def keys(*arguments):
-    return [bench.key for bench in find_benches(*arguments)[0]]
+    return [dataset.key for dataset in find_datasets(*arguments)[0]]
 
 
 def write_halves(folder, names=("train.txt", "test.txt")):
@@ -22,14 +22,14 @@ def write_halves(folder, names=("train.txt", "test.txt")):
         (folder / name).write_text("0 1 2\n1 2 3\n", encoding="utf-8")
 
 
-class TestFindBenches:
+class TestFindDatasets:
     def test_without_a_folder_only_the_bundled_ones_are_there(self):
-        benches, absent = find_benches(None, ["strong", "weak"])
-        assert [(bench.key, bench.label, bench.protocol) for bench in benches] == [
+        datasets, missing = find_datasets(None, ["strong", "weak"])
+        assert [(dataset.key, dataset.label, dataset.protocol) for dataset in datasets] == [
             ("debian-strong", "Debian (bundled)", "strong"), ("debian-weak", "Debian (bundled)", "weak")
         ]  # fmt: skip
-        assert {one.name for one in absent} == set(PRESETS)
-        for one in absent:
+        assert {one.name for one in missing} == set(PRESETS)
+        for one in missing:
             assert (
                 one.where
                 == f"{one.name} ({PRESETS[one.name].published}) needs --data DIR, with its files in DIR/{one.name}"
@@ -38,11 +38,11 @@ class TestFindBenches:
     def test_in_the_papers_order(self, tmp_path):
         for name in ("yelp2018", "gowalla", "amazon-book"):
             write_halves(tmp_path / name)
-        found, absent = find_benches(tmp_path, ["strong", "weak"])
-        assert [bench.key for bench in found] == [
+        found, missing = find_datasets(tmp_path, ["strong", "weak"])
+        assert [dataset.key for dataset in found] == [
             "gowalla-1", "amazon-book", "yelp2018", "gowalla", "debian-strong", "debian-weak"
         ]  # fmt: skip
-        assert [one.label for one in absent] == ["Games", "Beauty", "ML-20M", "Netflix", "MSD"]
+        assert [one.label for one in missing] == ["Games", "Beauty", "ML-20M", "Netflix", "MSD"]
         assert keys(tmp_path, ["weak"]) == ["amazon-book", "yelp2018", "gowalla", "debian-weak"]
         assert keys(tmp_path, ["strong"]) == ["gowalla-1", "debian-strong"]
 
@@ -53,17 +53,17 @@ class TestFindBenches:
         assert keys(tmp_path, both, ["debian"]) == ["debian-strong", "debian-weak"]
         assert keys(tmp_path, both, ["debian-weak", "gowalla"]) == ["gowalla", "debian-weak"]
         assert keys(tmp_path, ["strong"], ["debian-weak", "gowalla"]) == []
-        benches, absent = find_benches(tmp_path, both, ["games", "debian-strong"])
-        assert ([one.key for one in benches], [one.name for one in absent]) == (["debian-strong"], ["games"])
+        datasets, missing = find_datasets(tmp_path, both, ["games", "debian-strong"])
+        assert ([one.key for one in datasets], [one.name for one in missing]) == (["debian-strong"], ["games"])
 
     def test_a_folder_that_is_not_there_or_half_there(self, tmp_path):
         write_halves(tmp_path / "gowalla", ["train.txt"])
         (tmp_path / "yelp2018").mkdir()
         (tmp_path / "ml20m").mkdir()
         (tmp_path / "ml20m" / "movies.csv").touch()
-        benches, absent = find_benches(tmp_path, ["strong", "weak"])
-        assert [bench.name for bench in benches] == ["debian", "debian"]
-        where = {one.name: one.where for one in absent}
+        datasets, missing = find_datasets(tmp_path, ["strong", "weak"])
+        assert [dataset.name for dataset in datasets] == ["debian", "debian"]
+        where = {one.name: one.where for one in missing}
         light = "from the authors of LightGCN, with their code"
         assert where["gowalla"] == f"DIR/gowalla has no file test.txt: get the data set gowalla {light}"
         assert where["yelp2018"] == f"DIR/yelp2018 has no file train.txt: get the data set yelp2018 {light}"
@@ -73,25 +73,25 @@ class TestFindBenches:
 
     def test_nonsense(self, tmp_path):
         with pytest.raises(ParameterError, match=r"^there is no folder nowhere \(--data or "):
-            find_benches(Path("nowhere"), ["weak"])
+            find_datasets(Path("nowhere"), ["weak"])
         (tmp_path / "file").touch()
         with pytest.raises(ParameterError, match=r"there is no folder .*file \(--data"):
-            find_benches(tmp_path / "file", ["weak"])
+            find_datasets(tmp_path / "file", ["weak"])
         with pytest.raises(
             ParameterError, match=r"^unknown data set 'Gowalla': say one of ml20m, .*, debian, debian-str"
         ):
-            find_benches(None, ["weak"], ["debian", "Gowalla"])
+            find_datasets(None, ["weak"], ["debian", "Gowalla"])
 
 
 class TestGowalla1:
     def test_from_check_ins_or_from_the_published_split(self, tmp_path):
         write_halves(tmp_path / "gowalla")
-        (bench,) = find_benches(tmp_path, ["strong"], ["gowalla-1"])[0]
-        assert (bench.folder, bench.protocol) == (tmp_path / "gowalla", "strong")
+        (dataset,) = find_datasets(tmp_path, ["strong"], ["gowalla-1"])[0]
+        assert (dataset.folder, dataset.protocol) == (tmp_path / "gowalla", "strong")
         write_checkins(tmp_path / "gowalla-1")
-        (bench,) = find_benches(tmp_path, ["strong"], ["gowalla-1"])[0]
-        assert bench.folder == tmp_path / "gowalla-1"
-        assert fingerprint(bench.split(2)) == fingerprint(prepare("gowalla-1", tmp_path / "gowalla-1", 2))
+        (dataset,) = find_datasets(tmp_path, ["strong"], ["gowalla-1"])[0]
+        assert dataset.folder == tmp_path / "gowalla-1"
+        assert fingerprint(dataset.split(2)) == fingerprint(prepare("gowalla-1", tmp_path / "gowalla-1", 2))
 
     def test_an_empty_folder_of_its_own_hides_nothing(self, tmp_path):
         write_halves(tmp_path / "gowalla")
@@ -101,12 +101,12 @@ class TestGowalla1:
 
 class TestSplits:
     def test_of_the_bundled_data(self, small):
-        strong, weak = find_benches(None, ["strong", "weak"])[0]
-        for bench, split in ((strong, deql.split_strong), (weak, deql.split_weak)):
+        strong, weak = find_datasets(None, ["strong", "weak"])[0]
+        for dataset, split in ((strong, deql.split_strong), (weak, deql.split_weak)):
             for seed in (0, 3):
-                assert fingerprint(bench.split(seed)) == fingerprint(split(small, seed=seed))
-            assert bench.first is bench.first
-            assert bench.fingerprint == fingerprint(split(small)) != fingerprint(bench.split(1))
+                assert fingerprint(dataset.split(seed)) == fingerprint(split(small, seed=seed))
+            assert dataset.first is dataset.first
+            assert dataset.fingerprint == fingerprint(split(small)) != fingerprint(dataset.split(1))
 
     def test_a_fingerprint_is_of_what_is_learned_from_and_of_what_is_judged(self, small):
         split = deql.split_strong(small)
@@ -123,5 +123,5 @@ class TestSplits:
 
     def test_published_ones_have_no_seed(self, tmp_path):
         write_halves(tmp_path / "gowalla")
-        bench = Bench("gowalla", "weak", tmp_path / "gowalla")
-        assert fingerprint(bench.split(0)) == fingerprint(bench.split(1))
+        dataset = PaperDataset("gowalla", "weak", tmp_path / "gowalla")
+        assert fingerprint(dataset.split(0)) == fingerprint(dataset.split(1))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.linalg.lapack import dpotrf, dpotri
-from scipy.sparse import lil_array
+from scipy.sparse import csr_array
 
 from deql.cli import run
 
@@ -87,13 +87,13 @@ def test_amazon_beauty_equals_a_dense_calculation(capsys):
              for part in ("train", "test")}  # fmt: skip
     users = 1 + max(line[0] for part in lines.values() for line in part if line)
     items = 1 + max(item for part in lines.values() for line in part for item in line[1:])
-    tables = {part: lil_array((users, items)) for part in lines}
+    tables = {}
     for part, rows in lines.items():
-        for user, *wanted in filter(None, rows):
-            tables[part][user, wanted] = 1
+        places = {(user, item) for user, *wanted in filter(None, rows) for item in wanted}
+        tables[part] = csr_array((np.ones(len(places)), tuple(zip(*places, strict=True))), shape=(users, items))
     facts = judged(capsys, path, "ease:l2=80", "edlae:l2=60,dropout=0.5")
     assert facts["split"]["protocol"] == "published"
     for found, (l2, dropout) in zip(facts["models"], [(80, 0.0), (60, 0.5)], strict=True):
-        recall, ndcg = dense_numbers(tables["train"].tocsr(), tables["test"].tocsr(), l2, dropout)
+        recall, ndcg = dense_numbers(tables["train"], tables["test"], l2, dropout)
         assert found["means"]["recall@20"] == pytest.approx(recall, abs=2e-5)
         assert found["means"]["ndcg@20"] == pytest.approx(ndcg, abs=2e-5)

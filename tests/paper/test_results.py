@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deql.paper.hyperparameters import stored_choices
+from deql.paper.measurement_log import hyper_parameters
 from deql.paper.published import METRICS, reported
-from deql.paper.runs import hyper_parameters
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 

@@ -7,16 +7,17 @@ import pytest
 from scipy import stats
 
 import deql
+from deql.engines import Memory, Torch
 from deql.errors import TooLargeError
-from deql.paper import curves, sensitivity
-from deql.paper.curves import FixedL2, FixedLambda, Line
+from deql.paper import sensitivity, sensitivity_curves
 from deql.paper.hyperparameters import Choice, write_choices
-from deql.paper.paper_datasets import Bench
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS
-from deql.paper.registry import Order
 from deql.paper.sensitivity import b_sensitivity, verdict
+from deql.paper.sensitivity_curves import FixedLambdaCurve, MetricCurve, SensitivityCurve
+from deql.paper.table_request import TableRequest
 from deql.tuning.winner import CURVE
-from tests.paper.common import order
+from tests.paper.common import table_request
 from tests.tuning.common import market
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")
@@ -44,10 +45,10 @@ def text(section):
 
 
 def test_curves_are_those_of_models_fitted_one_by_one(small, undrawn, tmp_path):
-    wanted = order(tmp_path, own=choices(tmp_path, FOUND, PUBLISHED))
+    wanted = table_request(tmp_path, own=choices(tmp_path, FOUND, PUBLISHED))
     _, sections = b_sensitivity(wanted)
     split = deql.split_strong(small)
-    records = [record for record in wanted.run.used if "lambda" not in record["key"]]
+    records = [record for record in wanted.log.used if "lambda" not in record["key"]]
     assert len(records) == 2
     for choice, record in zip((FOUND, PUBLISHED), records, strict=True):
         found = record["found"]
@@ -75,19 +76,19 @@ def test_curves_are_those_of_models_fitted_one_by_one(small, undrawn, tmp_path):
 
 
 def test_one_inverse_for_a_curve_and_none_for_one_that_is_remembered(small, undrawn, tmp_path, monkeypatch):
-    monkeypatch.setattr(curves, "AFFORDABLE", 0)
+    monkeypatch.setattr(sensitivity_curves, "AFFORDABLE", 0)
     fits, solve = [], deql.models.linear.solve
     monkeypatch.setattr(deql.models.linear, "solve", lambda *args, **more: fits.append(1) or solve(*args, **more))
     said = []
-    wanted = order(tmp_path, own=choices(tmp_path, FOUND), journal=tmp_path / "a.jsonl", tell=said.append)
-    with wanted.run.journal:
+    wanted = table_request(tmp_path, own=choices(tmp_path, FOUND), journal=tmp_path / "a.jsonl", tell=said.append)
+    with wanted.log.journal:
         before = b_sensitivity(wanted)
     assert len(fits) == 1
     assert said == [
         "Debian (bundled): fitting DEQL(L2) l2=5 dropout=0.4 b=0.45 for 25 values of b, one inverse of 90 items"
     ]
-    again = order(tmp_path, own=wanted.own, journal=tmp_path / "a.jsonl")
-    with again.run.journal:
+    again = table_request(tmp_path, own=wanted.own, journal=tmp_path / "a.jsonl")
+    with again.log.journal:
         assert b_sensitivity(again) == before
     assert len(fits) == 1
     assert "with 90 items (more than 8,000) it is left out here; on a GPU, --engine torch makes it" in text(
@@ -97,13 +98,13 @@ def test_one_inverse_for_a_curve_and_none_for_one_that_is_remembered(small, undr
     # Another split or another ridge is another curve.
     key = json.loads((tmp_path / "a.jsonl").read_text("utf-8").splitlines()[1])["key"]
     assert (key["data"], key["l2"], key["dropout"]) == ("debian-strong", 5.0, 0.4)
-    assert key["split"] == again.benches[0].fingerprint
+    assert key["split"] == again.datasets[0].fingerprint
 
 
 def test_at_a_fixed_lambda_each_b_is_the_papers_model(small, undrawn, tmp_path):
-    wanted = order(tmp_path, own=choices(tmp_path, FOUND))
-    bench = wanted.benches[0]
-    found = curves.at_fixed_lambda(wanted.run, bench, FOUND)
+    wanted = table_request(tmp_path, own=choices(tmp_path, FOUND))
+    dataset = wanted.datasets[0]
+    found = sensitivity_curves.at_fixed_lambda(wanted.log, dataset, FOUND)
     assert found.b == [0, 0.25, 0.45, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2]
     kappa = 0.4 + 0.6 * 0.45**2
     assert found.lam == pytest.approx(5.0 * 0.6**2 * kappa)
@@ -112,7 +113,7 @@ def test_at_a_fixed_lambda_each_b_is_the_papers_model(small, undrawn, tmp_path):
     for b, l2 in zip(found.b, found.l2, strict=True):
         model = deql.DEQL.from_paper(found.lam, 0.4, 1.0, b)
         assert l2 == pytest.approx(model.l2)
-        judged.append(deql.evaluate(model.fit(bench.first.train), bench.first.test).per_user)
+        judged.append(deql.evaluate(model.fit(dataset.first.train), dataset.first.test).per_user)
     for line in found.lines:
         values = [one[line.metric] for one in judged]
         assert line.means == pytest.approx([one.mean() for one in values], abs=1e-3)
@@ -123,40 +124,42 @@ def test_at_a_fixed_lambda_each_b_is_the_papers_model(small, undrawn, tmp_path):
 @pytest.mark.parametrize(
     ("machine", "engine", "made"),
     [
-        ({}, "torch", True), ({}, "memory", False), ({"engine": "torch", "device": "cpu"}, "torch", False),
+        ({}, Torch(), True), ({}, Memory(), False), ({"engine": "torch", "device": "cpu"}, Torch("cpu"), False),
         ({}, TooLargeError("too large"), False),
     ],
 )  # fmt: skip
 def test_many_items_have_a_fixed_lambda_on_a_gpu_or_once_it_is_remembered(
     small, tmp_path, monkeypatch, machine, engine, made
 ):
-    monkeypatch.setattr(curves, "AFFORDABLE", 0)
-    monkeypatch.setattr(curves, "fit_and_evaluate", lambda models, *_: dict.fromkeys(models, 0))
+    monkeypatch.setattr(sensitivity_curves, "AFFORDABLE", 0)
+    monkeypatch.setattr(sensitivity_curves, "fit_and_evaluate", lambda models, *_: dict.fromkeys(models, 0))
     flat = {"means": [0.1] * 10, "over_zero": [None] * 10, "under_peak": [None] * 10}
-    monkeypatch.setattr(curves, "measure", lambda bs, _: {"b": bs, "users": 1} | dict.fromkeys(METRICS, flat))
+    monkeypatch.setattr(
+        sensitivity_curves, "curve_facts", lambda bs, _: {"b": bs, "users": 1} | dict.fromkeys(METRICS, flat)
+    )
 
-    def choose(*_):
+    def choose(*_, **__):
         if isinstance(engine, Exception):
             raise engine
         return engine
 
-    monkeypatch.setattr("deql.linalg.solve.Options.choose", choose)
-    wanted = order(tmp_path, machine=machine)
-    found = curves.at_fixed_lambda(wanted.run, wanted.benches[0], FOUND)
+    monkeypatch.setattr(sensitivity_curves, "choose_engine", choose)
+    wanted = table_request(tmp_path, machine=machine)
+    found = sensitivity_curves.at_fixed_lambda(wanted.log, wanted.datasets[0], FOUND)
     assert (found is not None) is made
     if made:
-        monkeypatch.setattr("deql.linalg.solve.Options.choose", lambda *_: "memory")
-        again = curves.at_fixed_lambda(wanted.run, wanted.benches[0], FOUND)
+        monkeypatch.setattr(sensitivity_curves, "choose_engine", lambda *_, **__: Memory())
+        again = sensitivity_curves.at_fixed_lambda(wanted.log, wanted.datasets[0], FOUND)
         assert again.l2 == found.l2
-        assert len(wanted.run.used) == 1
-        (key,) = (record["key"] for record in wanted.run.journal.records)
+        assert len(wanted.log.used) == 1
+        (key,) = (record["key"] for record in wanted.log.journal.records)
         assert key["lambda"] == found.lam
         assert "l2" not in key
 
 
 def test_sections_figures_and_data_without_choices(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(curves, "AT_FIXED_LAMBDA", (0.0, 1.0))
-    lead, sections = b_sensitivity(order(tmp_path, ("strong", "weak"), own=choices(tmp_path, FOUND, PUBLISHED)))
+    monkeypatch.setattr(sensitivity_curves, "AT_FIXED_LAMBDA", (0.0, 1.0))
+    lead, sections = b_sensitivity(table_request(tmp_path, ("strong", "weak"), own=choices(tmp_path, FOUND, PUBLISHED)))
     headings = [
         "Debian (bundled), strong",
         "Debian (bundled), weak",
@@ -182,7 +185,7 @@ def test_sections_figures_and_data_without_choices(small, tmp_path, monkeypatch)
 
 def test_where_nothing_is_dropped_there_is_no_second_figure(small, undrawn, tmp_path):
     plain = Choice(ROW, {"l2": 5.0, "dropout": 0.0, "b": 1.0}, "found", "a search")
-    section = b_sensitivity(order(tmp_path, own=choices(tmp_path, plain)))[1][0]
+    section = b_sensitivity(table_request(tmp_path, own=choices(tmp_path, plain)))[1][0]
     assert "every b above 0 gives one model" in text(section)
     assert len(section.figures) == 2
 
@@ -194,7 +197,7 @@ def line(peak, rivals=(), metric="ndcg@20"):
     """A curve with its peak at a place; ``rivals`` are places that cannot be told from it."""
     means = [0.4 - 0.01 * abs(place - peak) for place in range(len(BS))]
     under = [1.0 if place == peak else 0.3 if place in rivals else 0.001 for place in range(len(BS))]
-    return Line(metric, BS, means, [1.0, *[0.04] * (len(BS) - 1)], under)
+    return MetricCurve(metric, BS, means, [1.0, *[0.04] * (len(BS) - 1)], under)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ def test_a_peak_that_chance_may_have_moved_decides_nothing():
     assert line(3, rivals=[0, 2, 4]).as_good == (0.9, 1.2)
 
 
-class Made(Bench):
+class Made(PaperDataset):
     """A data set of 24 items and 160 users, or the other way round."""
 
     def split(self, seed=0):
@@ -255,10 +258,10 @@ class Made(Bench):
 )
 def test_what_is_said_of_data(tmp_path, monkeypatch, undrawn, name, protocol, peaks, said):
     lines = [line(peak, metric=metric) for peak, metric in zip(peaks, METRICS, strict=True)]
-    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: FixedL2(FOUND, 0.5, lines, 77))
+    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: SensitivityCurve(FOUND, 0.5, lines, 77))
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: None)
-    monkeypatch.setattr(Order, "choices", lambda *_: [FOUND])
-    wanted = Order(order(tmp_path).run, [Made(name, protocol, Path())])
+    monkeypatch.setattr(TableRequest, "choices", lambda *_: [FOUND])
+    wanted = TableRequest(table_request(tmp_path).log, [Made(name, protocol, Path())])
     lead, sections = b_sensitivity(wanted)
     assert lead.endswith(said)
     told = text(sections[0])
@@ -288,11 +291,11 @@ def test_the_paper_is_judged_on_the_curve_that_it_draws(tmp_path, monkeypatch, u
     def lines(*peaks):
         return [line(peak, metric=metric) for peak, metric in zip(peaks, METRICS, strict=True)]
 
-    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: FixedL2(FOUND, 0.5, lines(1, 1), 77))
-    fixed = FixedLambda(3.0, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], lines(4, 5))
+    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda *_: SensitivityCurve(FOUND, 0.5, lines(1, 1), 77))
+    fixed = FixedLambdaCurve(3.0, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], lines(4, 5))
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: fixed)
-    monkeypatch.setattr(Order, "choices", lambda *_: [FOUND])
-    wanted = Order(order(tmp_path).run, [Made("yelp2018", "weak", Path())])
+    monkeypatch.setattr(TableRequest, "choices", lambda *_: [FOUND])
+    wanted = TableRequest(table_request(tmp_path).log, [Made("yelp2018", "weak", Path())])
     lead, sections = b_sensitivity(wanted)
     assert lead == (
         "Yelp2018: at a fixed λ, Recall@20 peaks at b = 1.2, above a (+0.0400 over b = 0), NDCG@20 still rises at b = "
@@ -311,11 +314,11 @@ def test_the_paper_is_judged_on_the_curve_that_it_draws(tmp_path, monkeypatch, u
 
 
 def test_a_b_that_prints_like_another_has_a_model_of_its_own(small, undrawn, tmp_path, monkeypatch):
-    monkeypatch.setattr(curves, "AT_FIXED_LAMBDA", (0.0, 1.0))
+    monkeypatch.setattr(sensitivity_curves, "AT_FIXED_LAMBDA", (0.0, 1.0))
     close = Choice(ROW, {"l2": 5.0, "dropout": 0.4, "b": 1.00000001}, "found", "a search")
-    wanted = order(tmp_path, own=choices(tmp_path, close))
+    wanted = table_request(tmp_path, own=choices(tmp_path, close))
     _, sections = b_sensitivity(wanted)
-    at_l2, at_lambda = wanted.run.used
+    at_l2, at_lambda = wanted.log.used
     assert at_lambda["found"]["b"] == [0.0, 1.0, 1.00000001]
     for record in (at_l2, at_lambda):
         assert all(len(record["found"][metric]["means"]) == len(record["found"]["b"]) for metric in METRICS)
@@ -326,13 +329,15 @@ def test_a_b_that_prints_like_another_has_a_model_of_its_own(small, undrawn, tmp
 
 def test_a_flat_line_has_no_peak_and_a_single_user_no_p_value(small, undrawn, tmp_path, monkeypatch):
     nothing = [float("nan")] * len(BS)
-    flat = Line("recall@20", BS, [1.0] * len(BS), nothing, nothing)
-    tied = Line("ndcg@20", BS, [0.4, 0.4, 0.4, 0.3, 0.3, 0.3], nothing, nothing)
+    flat = MetricCurve("recall@20", BS, [1.0] * len(BS), nothing, nothing)
+    tied = MetricCurve("ndcg@20", BS, [0.4, 0.4, 0.4, 0.3, 0.3, 0.3], nothing, nothing)
     published = Choice(ROW, FOUND.parameters, "published", "a paper")
-    monkeypatch.setattr(sensitivity, "at_fixed_l2", lambda _run, _bench, one, _bs: FixedL2(one, 0.5, [flat, tied], 1))
+    monkeypatch.setattr(
+        sensitivity, "at_fixed_l2", lambda _log, _dataset, one, _bs: SensitivityCurve(one, 0.5, [flat, tied], 1)
+    )
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: None)
-    monkeypatch.setattr(Order, "choices", lambda *_: [FOUND, published])
-    lead, sections = b_sensitivity(order(tmp_path))
+    monkeypatch.setattr(TableRequest, "choices", lambda *_: [FOUND, published])
+    lead, sections = b_sensitivity(table_request(tmp_path))
     told = text(sections[0])
     assert "Recall@20 is the same at every b, NDCG@20 peaks at b = 0, which is EDLAE; the users judged do not" in lead
     assert "1 user is judged." in told
@@ -360,11 +365,13 @@ def test_metrics_that_decide_nothing(told, said):
 
 @pytest.mark.parametrize(("place", "told"), [(2, False), (4, True)])
 def test_two_curves_of_the_same_data_may_peak_on_either_side(small, tmp_path, monkeypatch, undrawn, place, told):
-    def made(_run, _bench, choice, _bs):
-        return FixedL2(choice, 0.5, [line(1 if choice is FOUND else place, metric=metric) for metric in METRICS], 77)
+    def made(_log, _dataset, choice, _bs):
+        return SensitivityCurve(
+            choice, 0.5, [line(1 if choice is FOUND else place, metric=metric) for metric in METRICS], 77
+        )
 
     monkeypatch.setattr(sensitivity, "at_fixed_l2", made)
     monkeypatch.setattr(sensitivity, "at_fixed_lambda", lambda *_: None)
-    monkeypatch.setattr(Order, "choices", lambda *_: [FOUND, PUBLISHED])
-    section = b_sensitivity(order(tmp_path))[1][0]
+    monkeypatch.setattr(TableRequest, "choices", lambda *_: [FOUND, PUBLISHED])
+    section = b_sensitivity(table_request(tmp_path))[1][0]
     assert ("where one peaks depends on l2 and dropout" in text(section)) is told

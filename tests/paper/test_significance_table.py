@@ -11,11 +11,11 @@ import deql
 from deql._system.tables import number, p_value
 from deql.io.journal import Journal
 from deql.paper.hyperparameters import Choice
-from deql.paper.paired import SplitTest
+from deql.paper.measurement_log import MeasurementLog
 from deql.paper.published import METRICS, WEIGHTED, reported
-from deql.paper.runs import Run
 from deql.paper.significance_table import SEEDS, _identities, significance
-from tests.paper.common import SMALL, order, write_checkins, write_small
+from deql.paper.split_tests import SplitTest
+from tests.paper.common import SMALL, table_request, write_checkins, write_small
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")
 
@@ -60,7 +60,7 @@ def oracle(small):
 
 def test_means_and_tests_are_those_of_independent_code(oracle, undrawn, tmp_path):
     compared, of_users = oracle
-    lead, (section, last) = significance(order(tmp_path, own=write_small(tmp_path, **APART)))
+    lead, (section, last) = significance(table_request(tmp_path, own=write_small(tmp_path, **APART)))
     means, tests, values = map(table, section.grids)
     assert last.heading == "What five splits can show"
     (remark,) = section.remarks
@@ -93,9 +93,9 @@ def test_means_and_tests_are_those_of_independent_code(oracle, undrawn, tmp_path
 
 
 def test_users_are_counted_once(small, undrawn, tmp_path):
-    wanted = order(tmp_path)
+    wanted = table_request(tmp_path)
     significance(wanted)
-    counts = [record["found"]["sums"]["DEQL(L2) ≤ EDLAE"]["ndcg@20"][0] for record in wanted.run.used]
+    counts = [record["found"]["sums"]["DEQL(L2) ≤ EDLAE"]["ndcg@20"][0] for record in wanted.log.used]
     tested = [set(deql.split_strong(small, seed=seed).test.seen.users.tolist()) for seed in SEEDS]
     assert counts == [len(users.difference(*tested[:place])) for place, users in enumerate(tested)]
     assert sum(counts) < sum(map(len, tested))
@@ -103,9 +103,9 @@ def test_users_are_counted_once(small, undrawn, tmp_path):
 
 class TestOneModelUnderTwoNames:
     def made(self, tmp_path, **changed):
-        wanted = order(tmp_path, own=write_small(tmp_path, **changed))
+        wanted = table_request(tmp_path, own=write_small(tmp_path, **changed))
         _, (section, _) = significance(wanted)
-        return section, " ".join(section.remarks), [set(record["found"]["means"]) for record in wanted.run.used]
+        return section, " ".join(section.remarks), [set(record["found"]["means"]) for record in wanted.log.used]
 
     def test_one_test_serves_both_nulls(self, small, undrawn, tmp_path):
         section, remarks, measured = self.made(tmp_path)
@@ -151,7 +151,7 @@ class TestOneModelUnderTwoNames:
     def test_by_one_metric_only(self):
         rows = {row: Choice(row, SMALL[row], "found") for row in ROWS[:3]}
         tests = [
-            SplitTest("DEQL(L2)", "EDLAE", metric, np.full(5, 0.1 * place)) for place, metric in enumerate(METRICS)
+            SplitTest(("DEQL(L2)", "EDLAE"), metric, np.full(5, 0.1 * place)) for place, metric in enumerate(METRICS)
         ]
         assert _identities(rows, {row: row for row in rows}, tests)[-1] == (
             "DEQL(L2) ≤ EDLAE cannot be tested by Recall@20: the two have the same values on every split."
@@ -160,12 +160,12 @@ class TestOneModelUnderTwoNames:
 
 def test_without_the_row_of_weights_or_any_choices(small, undrawn, tmp_path):
     papers = {row: SMALL[row] for row in ROWS[:3]}
-    _, (section, _) = significance(order(tmp_path, own=write_small(tmp_path, rows=papers)))
+    _, (section, _) = significance(table_request(tmp_path, own=write_small(tmp_path, rows=papers)))
     assert [names[0] for names, _ in section.grids[0].rows] == ROWS[:4]
     assert len(section.grids[1].rows) == 6
     for left in papers:
         rows = {row: SMALL[row] for row in papers if row != left}
-        lead, (section,) = significance(order(tmp_path, own=write_small(tmp_path, rows=rows)))
+        lead, (section,) = significance(table_request(tmp_path, own=write_small(tmp_path, rows=rows)))
         assert lead == ""
         (words,) = section.words
         assert words.startswith(f"No hyper-parameters of {left} chosen on validation data are known for debian-strong")
@@ -174,7 +174,7 @@ def test_without_the_row_of_weights_or_any_choices(small, undrawn, tmp_path):
 def test_the_papers_numbers_stand_beside(small, undrawn, tmp_path):
     write_checkins(tmp_path / "data" / "gowalla-1")
     own = write_small(tmp_path, keys=("gowalla-1", "debian-strong"))
-    lead, (section, bundled, _) = significance(order(tmp_path, data=tmp_path / "data", own=own))
+    lead, (section, bundled, _) = significance(table_request(tmp_path, data=tmp_path / "data", own=own))
     assert (section.heading, bundled.heading) == ("Gowalla-1", "Debian (bundled)")
     means, tests, _ = map(table, section.grids)
     paper = reported("splits", "gowalla-1")["EDLAE"]
@@ -208,7 +208,7 @@ def test_a_test_that_was_not_made_counts_for_nothing(small, undrawn, tmp_path, z
     """With b = 0 DEQL(L2) is EDLAE; the paper rejects all four."""
     write_checkins(tmp_path / "data" / "gowalla-1")
     alike = {"DEQL(L2)": {"l2": 2.0, "dropout": 0.5, "b": 0.0}, "DEQL(L2+zero-diag)": zero}
-    wanted = order(tmp_path, data=tmp_path / "data", own=write_small(tmp_path, keys=("gowalla-1",), **alike))
+    wanted = table_request(tmp_path, data=tmp_path / "data", own=write_small(tmp_path, keys=("gowalla-1",), **alike))
     lead, (section, *_) = significance(wanted)
     tests = table(section.grids[1])
     assert tests["DEQL(L2) ≤ EDLAE", "NDCG@20"]["here"] == "–"
@@ -219,23 +219,23 @@ def test_a_test_that_was_not_made_counts_for_nothing(small, undrawn, tmp_path, z
 
 def test_it_goes_on_after_a_kill(small, undrawn, tmp_path):
     """Every split is in the journal as soon as it is finished."""
-    whole = significance(order(tmp_path))
+    whole = significance(table_request(tmp_path))
 
     def tell(text):
         if "split 4 of 5" in text:
             raise KeyboardInterrupt
 
-    first = order(tmp_path, journal=tmp_path / "measured.jsonl", tell=tell)
-    with first.run.journal, pytest.raises(KeyboardInterrupt):
+    first = table_request(tmp_path, journal=tmp_path / "measured.jsonl", tell=tell)
+    with first.log.journal, pytest.raises(KeyboardInterrupt):
         significance(first)
     steps = [json.loads(line).get("step") for line in (tmp_path / "measured.jsonl").read_text().splitlines()]
     assert steps == [None, "split 0", "split 1", "split 2"]
 
     later = []
     with Journal(tmp_path / "measured.jsonl", {}, "reproduction") as journal:
-        run = Run(journal, tell=later.append)
-        again = significance(replace(first, run=run))
-        assert len(run.used) == 5
+        log = MeasurementLog(journal, tell=later.append)
+        again = significance(replace(first, log=log))
+        assert len(log.used) == 5
     assert {text.partition(":")[0] for text in later} == {f"Debian (bundled), split {n} of 5" for n in (4, 5)}
     assert again == whole
 
@@ -244,20 +244,20 @@ def test_another_precision_is_measured_anew(small, undrawn, tmp_path):
     def tell(text):
         raise KeyboardInterrupt
 
-    wanted = order(tmp_path)
+    wanted = table_request(tmp_path)
     significance(wanted)
-    significance(replace(wanted, run=Run(wanted.run.journal, tell=tell)))
+    significance(replace(wanted, log=MeasurementLog(wanted.log.journal, tell=tell)))
     with pytest.raises(KeyboardInterrupt):
-        significance(replace(wanted, run=Run(wanted.run.journal, {"precision": "tf32"}, tell)))
+        significance(replace(wanted, log=MeasurementLog(wanted.log.journal, {"arithmetic": "tf32"}, tell)))
 
 
 def test_other_hyper_parameters_or_data_are_measured_anew(small, undrawn, tmp_path, monkeypatch):
-    wanted = order(tmp_path)
+    wanted = table_request(tmp_path)
     significance(wanted)
     write_small(tmp_path, **{"DEQL(L2)": {"l2": 5.0, "dropout": 0.4, "b": 0.5000001}})
     significance(wanted)
-    assert len(wanted.run.journal.records) == 10
+    assert len(wanted.log.journal.records) == 10
     other = small.take_users(np.arange(1, small.n_users))
     monkeypatch.setattr("deql.datasets.debian", lambda: other)
-    significance(replace(order(tmp_path, own=wanted.own), run=wanted.run))
-    assert len(wanted.run.journal.records) == 15
+    significance(replace(table_request(tmp_path, own=wanted.own), log=wanted.log))
+    assert len(wanted.log.journal.records) == 15

@@ -13,7 +13,7 @@ import pytest
 import deql
 from deql.data import Interactions
 from deql.errors import DeqlError
-from deql.paper import subprocess_fit as apart
+from deql.paper import subprocess_fit as module
 from deql.paper.hyperparameters import Choice
 
 CHOICE = Choice("DEQL(L2)", {"l2": 3.0, "dropout": 0.3, "b": 0.5}, "found")
@@ -28,13 +28,13 @@ def file(random_matrix, tmp_path_factory):
 
 def use(monkeypatch, script):
     """Another process is started instead."""
-    monkeypatch.setattr(apart, "_COMMAND", (sys.executable, "-S", "-c", script))
+    monkeypatch.setattr(module, "_COMMAND", (sys.executable, "-S", "-c", script))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the gauges of /proc")
 def test_a_fit_is_weighed_by_itself(file):
     held = np.ones(600 * 2**20, np.uint8)  # of this process, and none of the fit's business
-    sample = apart.fit_apart(CHOICE, file, {"progress": False})
+    sample = module.fit_in_subprocess(CHOICE, file, {"progress": False})
     assert sample.facts == {"engine": "memory"}
     assert 0 < sample.seconds < 60
     assert 0 <= sample.beyond_mib < 100
@@ -45,7 +45,7 @@ def test_a_fit_is_weighed_by_itself(file):
 def test_memory_of_a_device_is_weighed_too(file):
     if not pytest.importorskip("torch").cuda.is_available():
         pytest.skip("there is no CUDA device")
-    facts = apart.fit_apart(CHOICE, file, {"engine": "torch", "device": "cuda"}).facts
+    facts = module.fit_in_subprocess(CHOICE, file, {"engine": "torch", "device": "cuda"}).facts
     assert facts["engine"] == "torch"
     assert 0 < facts["device_mib"] < 1024
 
@@ -62,13 +62,13 @@ def test_memory_of_a_device_is_weighed_too(file):
 def test_a_process_that_dies_is_one_sentence(file, monkeypatch, ends, says):
     use(monkeypatch, f"import os, sys; {ends}")
     with pytest.raises(DeqlError, match=rf"DEQL\(L2\) \(l2=3 dropout=0.3 b=0.5\).*{says}"):
-        apart.fit_apart(CHOICE, file, {})
+        module.fit_in_subprocess(CHOICE, file, {})
 
 
 def test_a_process_that_cannot_be_started_is_one_sentence(file, monkeypatch, tmp_path):
-    monkeypatch.setattr(apart, "_COMMAND", (str(tmp_path / "python"),))
+    monkeypatch.setattr(module, "_COMMAND", (str(tmp_path / "python"),))
     with pytest.raises(DeqlError, match=r"no process could be started to fit DEQL\(L2\) in: no such file"):
-        apart.fit_apart(CHOICE, file, {})
+        module.fit_in_subprocess(CHOICE, file, {})
 
 
 def test_ctrl_c_ends_the_process_too(file, monkeypatch, tmp_path):
@@ -84,7 +84,7 @@ def test_ctrl_c_ends_the_process_too(file, monkeypatch, tmp_path):
     threading.Thread(target=interrupt).start()
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        apart.fit_apart(CHOICE, file, {})
+        module.fit_in_subprocess(CHOICE, file, {})
     assert time.monotonic() - start < 30
     with pytest.raises(ProcessLookupError):
         os.kill(int(told.read_text()), 0)
@@ -94,7 +94,7 @@ def test_notes_reach_who_asked(file, monkeypatch):
     told = {"seconds": 1, "cpu_seconds": 1, "peak_mib": 2, "before_mib": 1, "facts": {}, "notes": ["no device"]}
     use(monkeypatch, f"print({json.dumps(told)!r})")
     with pytest.warns(UserWarning, match="no device"):
-        assert apart.fit_apart(CHOICE, file, {}).beyond_mib == 1
+        assert module.fit_in_subprocess(CHOICE, file, {}).beyond_mib == 1
 
 
 class TestInside:
@@ -102,12 +102,12 @@ class TestInside:
 
     @pytest.fixture
     def ask(self, file, monkeypatch, capsys):
-        monkeypatch.setattr(apart, "_end_with_parent", lambda: None)
+        monkeypatch.setattr(module, "_end_with_parent", lambda: None)
 
         def ask(split=file, **parameters):
             request = {"row": "EASE", "parameters": parameters, "split": str(split), "machine": {}, "threads": 1}
             monkeypatch.setattr(sys, "argv", ["apart", json.dumps(request)])
-            apart.main()
+            module.main()
             return json.loads(capsys.readouterr().out)
 
         yield ask

@@ -9,13 +9,12 @@ from scipy.sparse import csr_array
 
 torch = pytest.importorskip("torch")
 
-from deql.errors import DataError, DeviceError  # noqa: E402
+from deql.errors import DeviceError  # noqa: E402
 from deql.linalg.engines.torch_packed import DevicePacked  # noqa: E402
 from deql.linalg.packed import PackedSymmetric  # noqa: E402
-from deql.ranking.rank import NO_ITEM, rank  # noqa: E402
-from deql.ranking.torch_rank import rank as rank_alone  # noqa: E402
-from deql.ranking.torch_rank import scan  # noqa: E402
-from deql.ranking.torch_strips import Rows, batches, strips  # noqa: E402
+from deql.ranking.rank import rank  # noqa: E402
+from deql.ranking.torch_rank import Scan, scan  # noqa: E402
+from deql.ranking.torch_strips import DeviceHistories, batches, strips  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -86,9 +85,7 @@ class TestScan:
     def test_finds_the_best_of_every_model_each_once_in_the_order_of_columns(self):
         P, gains, shifts, histories = case(np.float64)
         allowed = np.arange(150) % 7 > 0
-        sums, items, found = scan(
-            on_device(P, 64), gains, shifts, *plain(histories), keep=9, exclude_seen=True, allowed=allowed
-        )
+        sums, items, found = scan(Scan(on_device(P, 64), gains, shifts, plain(histories), 9, True, allowed))
         X = histories.toarray()
         products = X @ P
         for u in range(len(X)):
@@ -102,13 +99,10 @@ class TestScan:
     @pytest.mark.parametrize("scratch", [1, 2**16, 2**18])
     def test_in_small_batches_as_in_one(self, scratch):
         P, gains, shifts, histories = case(users=12)
-        options = {"keep": 9, "exclude_seen": False, "allowed": np.ones(150, bool)}
+        wanted = Scan(on_device(P, 64), gains, shifts, plain(histories), 9, False, np.ones(150, bool))
         told = []
-        whole = scan(on_device(P, 64), gains, shifts, *plain(histories), **options)
-        parts = scan(
-            on_device(P, 64), gains, shifts, *plain(histories), **options, scratch=scratch,
-            report=lambda done, total: told.append(done / total),
-        )  # fmt: skip
+        whole = scan(wanted)
+        parts = scan(wanted._replace(report=lambda done, total: told.append(done / total)), scratch)
         np.testing.assert_array_equal(parts[2], whole[2])
         for u, found in enumerate(whole[2]):
             np.testing.assert_array_equal(parts[1][u, :found], whole[1][u, :found])
@@ -119,10 +113,7 @@ class TestScan:
     def test_squares_are_of_what_a_user_does_not_have(self):
         P, gains, shifts, histories = case(users=12)
         squares = np.zeros((3, 12))
-        scan(
-            on_device(P, 64), gains, shifts, *plain(histories),
-            keep=2, exclude_seen=True, allowed=np.ones(150, bool), squares=squares, scratch=2**17,
-        )  # fmt: skip
+        scan(Scan(on_device(P, 64), gains, shifts, plain(histories), 2, True, np.ones(150, bool), squares), 2**17)
         X = histories.toarray().astype(np.float32).astype(float)  # a history is in the type of P
         for m, gain in enumerate(gains):
             scores = np.where(X > 0, 0, X @ P.astype(float) * gain)
@@ -131,69 +122,10 @@ class TestScan:
     def test_of_nobody(self):
         P, gains, shifts, histories = case()
         sums, items, found = scan(
-            on_device(P, 64),
-            gains,
-            shifts,
-            *plain(histories[:0]),
-            keep=2,
-            exclude_seen=True,
-            allowed=np.ones(150, bool),
+            Scan(on_device(P, 64), gains, shifts, plain(histories[:0]), 2, True, np.ones(150, bool))
         )
         assert sums.shape == items.shape == (0, 6)
         assert found.shape == (0,)
-
-
-class TestAlone:
-    """Without the kernels."""
-
-    @pytest.mark.parametrize("exclude_seen", [True, False])
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_as_in_the_host_s_memory(self, dtype, exclude_seen):
-        P, gains, shifts, histories = case(dtype)
-        allowed = np.arange(150) % 5 > 0
-        options = {"k": 12, "exclude_seen": exclude_seen, "allowed": allowed}
-        items, scores = rank(PackedSymmetric.from_dense(P, 64), gains, shifts, histories, **options)
-        found = rank_alone(on_device(P, 50), gains, shifts, *plain(histories), **options)
-        np.testing.assert_array_equal(found[0], items)
-        np.testing.assert_allclose(found[1], scores, rtol=1e-10, atol=1e-12)
-        one = rank_alone(on_device(P, 50), gains[1], shifts[1], *plain(histories), **options, scratch=2**16)
-        np.testing.assert_array_equal(one[0], items[1])
-        assert one[1].shape == (40, 12)
-
-    def test_fills_up_where_there_is_nothing_left(self):
-        P = np.ones((4, 4)) + np.eye(4)
-        history = csr_array([[0.0, 1, 0, 0], [0, 0, 0, 0]])
-        items, scores = rank_alone(on_device(P, 2), np.ones(4), np.zeros(4), *plain(history), k=9)
-        # All three others tie: the lower column first.
-        assert items.tolist() == [[0, 2, 3, NO_ITEM], [NO_ITEM] * 4]
-        np.testing.assert_array_equal(scores, [[1, 1, 1, np.nan], [np.nan] * 4])
-
-    @pytest.mark.parametrize("tile", [3, 8])
-    def test_ties_for_the_last_place_go_to_the_lower_column(self, tile):
-        gain = np.array([1.0, 1, 1, 1, 1, 1, 2, 1])
-        history = csr_array([[0.0, 0, 0, 0, 0, 0, 0, 1]])
-        items, _ = rank_alone(on_device(np.ones((8, 8)), tile), gain, np.zeros(8), *plain(history), k=3)
-        assert items.tolist() == [[6, 0, 1]]
-
-    def test_zeros_tie_whatever_their_sign(self):
-        P = np.eye(4)
-        items, _ = rank_alone(
-            on_device(P, 4), np.array([1.0, 1, -1, 1]), np.zeros(4), *plain(csr_array([[1.0, 0, 0, 0]])), k=3
-        )
-        assert items.tolist() == [[1, 2, 3]]
-
-    @pytest.mark.parametrize(
-        ("histories", "words"),
-        [
-            (([0, 1], [4], [1.0]), "histories must have columns from 0 to 3, and one is 4"),
-            (([0, 1], [-1], [1.0]), "and one is -1"),
-            (([0, 2], [1], [1.0]), "indptr, indices and values"),
-            (([0, 2, 1], [1], [1.0]), "indptr, indices and values"),
-        ],
-    )
-    def test_histories_that_are_none(self, histories, words):
-        with pytest.raises(DataError, match=words):
-            rank_alone(on_device(np.eye(4), 4), np.ones(4), np.ones(4), *map(np.array, histories), k=2)
 
 
 def test_strips_are_the_product_whatever_their_width():
@@ -201,7 +133,7 @@ def test_strips_are_the_product_whatever_their_width():
     device = on_device(P, 64)
     wanted = np.ones(150, bool)
     wanted[64:128] = False
-    rows = Rows(plain(histories), 5, 30, 150, CPU)
+    rows = DeviceHistories(plain(histories), 5, 30, 150, CPU)
     for width in (64, 20):
         product = np.zeros((25, 150))
         for low, high, sums in strips(device, rows, width, wanted):
@@ -236,14 +168,17 @@ class TestTooLittleMemory:
 
     def test_shows_in_no_list(self):
         P, gains, shifts, histories = case()
-        expected = rank_alone(on_device(P, 64), gains, shifts, *plain(histories), k=5)
+        wanted = Scan(on_device(P, 64), gains, shifts, plain(histories), 5, True, np.ones(150, bool))
+        expected = scan(wanted)
         from deql.ranking.torch_rank import _search
 
-        def small(*arguments):
-            if arguments[-2] - arguments[-3] > 6:
+        def small(scanned, first, last, width):
+            if last - first > 6:
                 raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-            return _search(*arguments)
+            return _search(scanned, first, last, width)
 
         with patch("deql.ranking.torch_rank._search", small):
-            found = rank_alone(on_device(P, 64), gains, shifts, *plain(histories), k=5)
-        np.testing.assert_array_equal(found[0], expected[0])
+            found = scan(wanted)
+        np.testing.assert_array_equal(found[2], expected[2])
+        for u, count in enumerate(expected[2]):
+            np.testing.assert_array_equal(found[1][u, :count], expected[1][u, :count])

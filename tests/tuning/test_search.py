@@ -213,7 +213,7 @@ def test_an_interruption_ends_with_the_best_so_far(split, undisturbed, after, tm
 
 @pytest.mark.parametrize("search", ["grid", "optuna"])
 @pytest.mark.parametrize(
-    "place", ["deql.linalg.solve.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.make_gram"]
+    "place", ["deql.linalg.engines.memory.invert", "deql.tuning.trainer.evaluate", "deql.tuning.trainer.make_gram"]
 )
 def test_an_interruption_inside_a_fit(split, undisturbed, place, search, monkeypatch, tmp_path):
     if search == "optuna":

@@ -20,13 +20,13 @@ def check_range(name: str, value: Any, low: float, high: float, below: bool = Fa
         (0.0, np.inf): "a number from 0 up",
         (0.0, 1.0): f"a number from 0 {'to below' if below else 'to'} 1",
     }.get((low, high), "a number")
-    raise ParameterError(f"{name} must be {bounds}, got {value!r}")
+    raise ParameterError(f"{name} must be {bounds}, got {value!r}", parameter=name)
 
 
 def check_whole(name: str, value: Any, least: int = 1) -> int:
     """The value as a plain int; raises ParameterError unless it is a whole number from ``least`` up."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ParameterError(f"{name} must be a whole number from {least} up, got {value!r}")
+        raise ParameterError(f"{name} must be a whole number from {least} up, got {value!r}", parameter=name)
     return int(value)
 
 
@@ -41,5 +41,5 @@ def chosen_rank(rank: int | None, n: int) -> int:
     if rank is None:
         return min(256, n)
     if rank > n:
-        raise ParameterError(f"rank must be at most the number of items, {n:,}, got {rank:,}")
+        raise ParameterError(f"rank must be at most the number of items, {n:,}, got {rank:,}", parameter="rank")
     return int(rank)

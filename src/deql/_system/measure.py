@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from deql.errors import DeqlError
 
-__all__ = ["Sample", "weigh"]
+__all__ = ["Measurement", "measure"]
 
 Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Sample:
+class Measurement:
     """Seconds of the work on the clock and of all cores, peak RSS, and RSS right before the work began.
 
     Attributes
@@ -46,14 +46,14 @@ class Sample:
         return self.peak_mib - self.before_mib
 
 
-def weigh(work: Callable[[], Made]) -> tuple[Made, Sample]:
-    """Do some work and read the gauges before and after it.
+def measure(work: Callable[[], Made]) -> tuple[Made, Measurement]:
+    """Do some work, and read time and memory before and after it.
 
-    Memory is the whole process's, so that work is best weighed in a process of its own.
+    Memory is the whole process's, so that work is best measured in a process of its own.
 
     Examples
     --------
-    >>> made, sample = weigh(lambda: bytes(2**20))
+    >>> made, sample = measure(lambda: bytes(2**20))
     >>> len(made), sample.seconds < 1
     (1048576, True)
     """
@@ -63,7 +63,7 @@ def weigh(work: Callable[[], Made]) -> tuple[Made, Sample]:
     start, cpu_start = perf_counter(), process_time()
     made = work()
     seconds, cpu_seconds = perf_counter() - start, process_time() - cpu_start
-    return made, Sample(seconds, cpu_seconds, _memory("VmHWM"), before)
+    return made, Measurement(seconds, cpu_seconds, _memory("VmHWM"), before)
 
 
 def _memory(gauge: str) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["Report", "Stage", "stages"]
+__all__ = ["ProgressCallback", "Stage", "stages"]
 
-Report = Callable[[int, int], None]
-Stage = Callable[[str], Report | None]
+ProgressCallback = Callable[[int, int], None]
+Stage = Callable[[str], ProgressCallback | None]
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def stages(show: bool) -> Iterator[Stage]:
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
 
-        def stage(label: str) -> Report:
+        def stage(label: str) -> ProgressCallback:
             task = bars.add_task(label, total=None)
 
             def report(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``deql demo | fit | evaluate | compare | recommend | similar | explain | data``."""
+"""The command line: ``deql --help`` lists its commands, and each has a file of its name."""
 
 from deql.cli.app import main, run
 

@@ -4,47 +4,53 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
 from deql import __version__
-from deql.cli import compare, data, demo, evaluate, fit, query, reproduce, serve, table, tune
-from deql.cli.show import say
-from deql.errors import DeqlError, reason
+from deql.cli.lazy_group import lazy_group
+from deql.cli.output import say
+from deql.errors import DeqlError, ParameterError, Setting, reason
 
 __all__ = ["app", "main", "run"]
 
-app = typer.Typer(
+COMMANDS = {
+    "demo": "Fit, tune, judge and explain on the bundled data: Debian's package index. No network, no arguments.",
+    "fit": "Fit a model on a table of who did what and save it.",
+    "evaluate": "Fit models on a split's training part, or load them, and judge them on the users held out.",
+    "tune": "Find the best hyper-parameters on validation users, and save the model that has them.",
+    "compare": "Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction.",
+    "recommend": "Recommend items for a history, or for every user of a table.",
+    "similar": "Items that having ITEM speaks for most.",
+    "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
+    "serve": "Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again.",
+    "reproduce": "Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after "
+    "a kill.",
+}
+DATA_COMMANDS = {
+    "info": "Read a table and say what is in it: columns, counts, sparsity, how uneven it is.",
+    "convert": "Read a table, clean it, and write it in another format.",
+    "split": "Read a table, clean it, split it for honest evaluation, and save the split.",
+    "prepare": "Prepare one of the paper's data sets as the paper did, and say how its counts compare.",
+}
+
+app = lazy_group(
+    "deql.cli",
+    COMMANDS,
     name="deql",
     help="Closed-form recommenders: exact, fast, memory-lean and explainable. Start with: deql demo",
-    add_completion=False,
-    no_args_is_help=False,
 )
-app.command("demo")(demo.demo)
-app.command("fit")(fit.fit)
-app.command("evaluate")(evaluate.evaluate)
-app.command("tune")(tune.tune)
-app.command("compare")(compare.compare)
-app.command("recommend")(query.recommend)
-app.command("similar")(query.similar)
-app.command("explain")(query.explain)
-app.command("serve")(serve.serve)
-app.command("reproduce")(reproduce.reproduce)
-
-tables = typer.Typer(no_args_is_help=False, help="Look at tables, convert, clean and split them.")
-tables.command("info")(table.info)
-tables.command("convert")(table.convert)
-tables.command("split")(data.split)
-tables.command("prepare")(data.prepare)
-app.add_typer(tables, name="data")
+app.add_typer(
+    lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them."), name="data"
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -78,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
             return _interrupted()
         return code if isinstance(code, int) else 0
     except DeqlError as error:
-        say(f"error: {_in_options(str(error))}")
+        say(f"error: {_in_options(error, arguments)}")
         return 2
     except BrokenPipeError:  # whoever was reading has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  else Python complains on its way out
@@ -116,22 +122,33 @@ def _interrupted() -> int:
     return 143 if _terminated.is_set() else 130
 
 
-def _in_options(message: str) -> str:
-    """Advice for Python's parameters as advice for options: time=… is --time.
+def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
+    """An error's message with options in place of Python's parameters: time=… is --time.
 
     Examples
     --------
-    >>> _in_options("say min_weight=… or ids='text'")
-    'say --min-weight or --ids text'
+    >>> _in_options(DeqlError("say min_weight=… or use ", Setting("dtype", "float32")), [])
+    'say --min-weight or use --dtype float32'
+    >>> _in_options(ParameterError("l2 must be a number from 0 up, got -1.0", parameter="l2"), ["fit", "--l2=-1"])
+    '--l2 must be a number from 0 up, got -1.0'
     """
-    names = "user|item|weight|time|min_weight|min_items_per_user|format|header|items"
-    message = re.sub(rf"\b({names})=…", lambda found: f"--{found[1].replace('_', '-')}", message)
-    message = re.sub(r"\b(dtype|engine|device|folder|min_users_per_item)=(?:'(\w+)'|(?=\d)(\w+))",
-                     lambda found: f"--{found[1].replace('_', '-')} {found[2] or found[3]}", message)  # fmt: skip
-    message = re.sub(r"(journal of a search.*: name another) file", r"\1 with --journal", message)
-    if re.search(r"measured\.jsonl|-(family|weights)[^ ]*\.tuning\.jsonl", message):  # named by deql reproduce itself
-        message = re.sub(r"name another( file)?( with --journal)?", "name another folder with --out", message)
-    return message.replace("ids='text'", "--ids text")
+
+    def option(setting: Setting) -> str:
+        if setting.name == "journal":
+            return "folder with --out" if "reproduce" in arguments else "with --journal"
+        return f"--{setting.name.replace('_', '-')}" + ("" if setting.value is None else f" {setting.value}")
+
+    message = "".join(option(part) if isinstance(part, Setting) else str(part) for part in error.args)
+    if "=" in message:
+        from deql.cli.options import TableOptions  # which loads all that reads tables
+
+        for setting in (*(Setting(field.name) for field in fields(TableOptions)), Setting("ids", "text")):
+            message = message.replace(str(setting), option(setting))
+    if isinstance(error, ParameterError) and error.parameter and message.startswith(f"{error.parameter} "):
+        typed = option(Setting(error.parameter))
+        if any(argument.partition("=")[0] == typed for argument in arguments):
+            message = typed + message.removeprefix(error.parameter)
+    return message
 
 
 def main() -> None:

@@ -5,36 +5,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from deql.cli import source
-from deql.cli.evaluate import print_grid
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import progress_wanted, say
-from deql.cli.specs import parse_specs
+from deql.cli import data_source
+from deql.cli.model_specs import parse_specs
+from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.output import print_grid, progress_wanted, say
 from deql.errors import ParameterError
-
-if TYPE_CHECKING:
-    from deql.evaluation.comparison import Comparison
+from deql.evaluation.comparison import Comparison
+from deql.evaluation.comparison import compare as run
+from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
+from deql.io.atomic import write_text
+from deql.report.comparison_page import comparison_page
+from deql.report.page import need_report_extra
+from deql.split import Split
 
 __all__ = ["compare"]
 
 
-class Format(StrEnum):
-    """How to write the result."""
-
-    text = "text"
-    markdown = "markdown"
-    latex = "latex"
-    json = "json"
+Format = Literal["text", "markdown", "latex", "json"]
 
 
 @dataclass(frozen=True)
-class RepeatedSplitOptions(source.SplitOptions):
+class RepeatedSplitOptions(data_source.SplitOptions):
     """How a table is split, and how often."""
 
     splits: Annotated[int | None, typer.Option(help="How many splits of a table (5).")] = None
@@ -44,46 +40,37 @@ class RepeatedSplitOptions(source.SplitOptions):
 class ComparisonOutputs:
     """What is written and how, as asked for on the command line."""
 
-    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = Format.text
+    form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = "text"
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None
-    report: source.Report = None
+    report: data_source.Report = None
     json: AsJson = False
 
     def check(self, *inputs: Path | None) -> None:
         """Whatever is wrong with the files is said before the long work."""
         if self.report is not None:
-            from deql.report.page import need_report_extra
-
             need_report_extra()
-        for path, other in ((self.out, self.report), (self.report, self.out)):
-            if path is not None:
-                check_out(path, other, *inputs)
+        check_outputs(self.out, self.report, inputs=inputs)
 
 
 @with_options
 def compare(
-    data: source.Data,
-    models: source.Models,
-    metrics: source.Metrics = "recall@20,ndcg@20",
+    data: data_source.Data,
+    models: data_source.Models,
+    metrics: data_source.Metrics = "recall@20,ndcg@20",
     baseline: Annotated[
         str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
     ] = None,
-    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     *,
     output: ComparisonOutputs,
-    cut: RepeatedSplitOptions,
+    split_options: RepeatedSplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction."""
-    from deql.evaluation.comparison import compare as run
-    from deql.io.atomic import write_text
-    from deql.report.comparison_page import comparison_page
-    from deql.split import Split
-
-    if output.json and output.form not in (Format.text, Format.json):
-        raise ParameterError(f"--json and --as {output.form.value} contradict each other: say one of them")
-    form = Format.json if output.json else output.form
-    wanted = source.metric_list(metrics)
+    if output.json and output.form not in ("text", "json"):
+        raise ParameterError(f"--json and --as {output.form} contradict each other: say one of them")
+    form: Format = "json" if output.json else output.form
+    wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
     if loaded:
         raise ParameterError(
@@ -92,8 +79,8 @@ def compare(
         )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
     output.check(data, table.items)
-    chosen = cut.chosen(protocol)
-    found = source.open_source(data, table, protocol, chosen, form is not Format.text)
+    chosen = split_options.chosen(protocol)
+    found = data_source.open_source(data, table, protocol, chosen, form != "text")
     for model in named.values():
         model.progress = progress_wanted()
     tell = say if progress_wanted() else None
@@ -101,7 +88,7 @@ def compare(
         comparison = run(named, found, metrics=wanted, baseline=base, tell=tell)
         about = {"Data": data.name, "Split": found.describe()}
     else:
-        how = (protocol or source.Protocol.strong).value
+        how = protocol or "strong"
         options = {name: value for name, value in chosen.items() if name not in ("seed", "splits")}
         first, count = chosen.get("seed", 0), chosen.get("splits", 5)
         comparison = run(named, found, count, wanted, how, base, first, tell=tell, **options)
@@ -113,7 +100,7 @@ def compare(
         about |= {name.replace("_", " ").capitalize(): str(value) for name, value in options.items()}
     if output.out is not None:
         write_text(output.out, _written(comparison, form).rstrip("\n") + "\n")
-    elif form is Format.text and sys.stdout.isatty():
+    elif form == "text" and sys.stdout.isatty():
         _show(comparison)
     else:
         print(_written(comparison, form).rstrip("\n"))
@@ -138,14 +125,12 @@ def _find_baseline(text: str, typed: Sequence[str], names: Sequence[str]) -> str
 
 def _written(comparison: Comparison, form: Format) -> str:
     return {
-        Format.text: comparison.__str__, Format.markdown: comparison.to_markdown,
-        Format.latex: comparison.to_latex, Format.json: comparison.to_json,
+        "text": comparison.__str__, "markdown": comparison.to_markdown,
+        "latex": comparison.to_latex, "json": comparison.to_json,
     }[form]()  # fmt: skip
 
 
 def _show(comparison: Comparison) -> None:
-    from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
-
     print_grid(comparison_grid(comparison))
     numbers, star = comparison_legend(comparison)
     print(f"{numbers} Bold: best. * {star}\n")

@@ -7,17 +7,19 @@ import sys
 import tempfile
 import threading
 import time
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from deql.cli.query import explanation_table
+import deql
+from deql.cli.options import AsJson
+from deql.cli.output import console, curve_table, explanation_table, print_json, progress_wanted, rich_table
 from deql.cli.serve import need_serve, serve_with
-from deql.cli.show import console, curve_table, print_json, progress_wanted, table
-
-if TYPE_CHECKING:
-    from deql.tuning.tuning_result import BCurve
+from deql.serve.settings import Settings, curve_of
+from deql.split import HeldOut
+from deql.tuning.tuning_result import BCurve
 
 __all__ = ["demo"]
 
@@ -32,11 +34,9 @@ FAVOURITES = ("inkscape", "gimp", "vlc", "blender", "audacity", "darktable", "ca
 def demo(
     serve: Annotated[bool, typer.Option("--serve", help="Then open the page, with the example filled in.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: its port; 0 for a free one.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Fit, tune, judge and explain on the bundled data: Debian's package index. No network, no arguments."""
-    import deql
-
     if serve:
         need_serve()
     begin = time.perf_counter()
@@ -69,15 +69,15 @@ def demo(
     screen.print(curve_table(title, "NDCG@20", curve, best_b))
 
     chosen = dict(swept)[best_b]
-    contestants = {
+    models = {
         "Popularity": popularity,
         f"EASE    l2={EASE_L2:g}": ease,
         f"EDLAE   l2={L2:g} dropout={DROPOUT:g}": first.with_rule(b=0.0),
         f"DEQL    l2={L2:g} dropout={DROPOUT:g} b={best_b:g}": chosen,
     }
-    judged = {name: result.means for name, result in deql.evaluate(contestants, split.test, METRICS).items()}
+    judged = {name: result.means for name, result in deql.evaluate(models, split.test, METRICS).items()}
     rows = [(name, *(f"{means[metric]:.4f}" for metric in METRICS)) for name, means in judged.items()]
-    screen.print(table("On the test packages", ["model", "Recall@20", "NDCG@20"], rows))
+    screen.print(rich_table("On the test packages", ["model", "Recall@20", "NDCG@20"], rows))
 
     package, seen, hidden = _example(split.test)
     # Plug-ins name the package they belong to, so its own name may be an item too.
@@ -89,7 +89,7 @@ def demo(
         (name, f"{score:.3f}", "✓ hidden name found" if name in hidden else "")
         for name, score in zip(found.ids[0].tolist(), found.scores[0], strict=True)
     ]
-    screen.print(table(f"{package} should also name", ["package", "score", ""], hits))
+    screen.print(rich_table(f"{package} should also name", ["package", "score", ""], hits))
     screen.print(explanation_table(why))
     seconds = time.perf_counter() - begin
     screen.print(
@@ -103,8 +103,6 @@ def demo(
             "seconds": seconds,
         })  # fmt: skip
     if serve:
-        from deql.tuning.tuning_result import BCurve
-
         measured = ("ndcg@20", "recall@20")  # first what b was chosen by
         values = {metric: [result.means[metric] for result in swept_results] for metric in measured}
         errors = {metric: [result.standard_errors[metric] for result in swept_results] for metric in measured}
@@ -113,26 +111,22 @@ def demo(
 
 def _serve(model: Any, example: list[str], curve: BCurve, port: int) -> None:
     """Open the page, on a model file that is gone afterwards."""
-    from deql.serve.settings import Settings, curve_of
-
     parameters = {"l2": L2, "dropout": DROPOUT, "b": model.b}
     with tempfile.TemporaryDirectory(prefix="deql-demo-") as folder:
         path = Path(folder, "debian.deql")
         model.save(path)
         settings = Settings(str(path), port=port, example=example, curve=curve_of(curve, parameters), quiet=True)
-        serve_with(settings, _show)
+        serve_with(settings, _open_page)
 
 
-def _show(address: str) -> None:
+def _open_page(address: str) -> None:
     """Open the page where people sit in front of a screen; elsewhere its address is enough."""
     screen = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if screen and sys.stderr.isatty():
-        import webbrowser
-
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
-def _example(target: Any) -> tuple[str, list[str], list[str]]:
+def _example(target: HeldOut) -> tuple[str, list[str], list[str]]:
     """A test package that people know, its shown and its hidden names; else the one with most of them."""
     users = set(target.seen.users.tolist())
     sizes = target.seen.matrix.sum(axis=1)

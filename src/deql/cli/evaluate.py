@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
+import polars as pl
 import typer
 
-from deql.cli import source
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import console, print_json, progress_wanted, say
-from deql.cli.show import table as rich_table
-from deql.cli.specs import parse_specs
+from deql import evaluation
+from deql._system.tables import Cell, Grid, number
+from deql.cli import data_source
+from deql.cli.model_specs import parse_specs
+from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.output import print_grid, print_json, progress_wanted, say
 from deql.errors import DataError, ParameterError
+from deql.evaluation import Evaluation
+from deql.evaluation.model_groups import fit_and_evaluate, parameters
+from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
+from deql.io.atomic import write_text, write_whole
+from deql.report.evaluation_page import curve_metrics, evaluation_page
+from deql.report.page import need_report_extra
+from deql.split import Split
 
-if TYPE_CHECKING:
-    from deql._system.tables import Cell, Grid
-    from deql.evaluation import Evaluation
-    from deql.split import Split
-
-__all__ = ["evaluate", "print_grid"]
+__all__ = ["evaluate"]
 
 
-class Part(StrEnum):
-    """Which of a split's two parts."""
-
-    test = "test"
-    validation = "validation"
+Part = Literal["test", "validation"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class EvaluationOutputs:
     """What is shown and written, as asked for on the command line."""
 
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False
-    report: source.Report = None
+    report: data_source.Report = None
     save_per_user: Annotated[
         Path | None, typer.Option(help="Every user's values to write.", metavar="FILE.parquet")
     ] = None
@@ -47,40 +45,31 @@ class EvaluationOutputs:
     def check(self, *inputs: Path | None) -> None:
         """Whatever is wrong with the files is said before the long work."""
         if self.report is not None:
-            from deql.report.page import need_report_extra
-
             need_report_extra()
-            check_out(self.report, self.save_per_user, *inputs)
-        if self.save_per_user is not None:
-            if self.save_per_user.suffix not in (".parquet", ".csv"):
-                raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {self.save_per_user}")
-            check_out(self.save_per_user, self.report, *inputs)
+        if self.save_per_user is not None and self.save_per_user.suffix not in (".parquet", ".csv"):
+            raise ParameterError(f"--save-per-user must end in .parquet or .csv, got {self.save_per_user}")
+        check_outputs(self.report, self.save_per_user, inputs=inputs)
 
 
 @with_options
 def evaluate(
-    data: source.Data,
-    models: source.Models,
-    metrics: source.Metrics = "recall@20,ndcg@20",
-    on: Annotated[Part, typer.Option(help="Which users to judge on.")] = Part.test,
-    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    data: data_source.Data,
+    models: data_source.Models,
+    metrics: data_source.Metrics = "recall@20,ndcg@20",
+    on: Annotated[Part, typer.Option(help="Which users to judge on.")] = "test",
+    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     *,
     output: EvaluationOutputs,
-    cut: source.SplitOptions,
+    split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Fit models on a split's training part, or load them, and judge them on the users held out."""
-    from deql import evaluation
-    from deql.evaluation.model_groups import fit_and_evaluate, parameters
-    from deql.io.atomic import write_text
-    from deql.report.evaluation_page import curve_metrics, evaluation_page
-
-    wanted = source.metric_list(metrics)
+    wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
     output.check(data, table.items, *(Path(model) for model in models))
-    chosen = cut.chosen(protocol)
-    split = source.as_split(source.open_source(data, table, protocol, chosen, output.json), protocol, chosen)
-    target = split.test if on is Part.test else split.validation
+    chosen = split_options.chosen(protocol)
+    split = data_source.as_split(data_source.open_source(data, table, protocol, chosen, output.json), protocol, chosen)
+    target = split.test if on == "test" else split.validation
     if target is None:
         raise ParameterError(f"{data} has no validation part: say --on test")
     if not output.json:
@@ -105,34 +94,13 @@ def evaluate(
         about = {
             "Data": f"{data.name}: {split.train.n_users:,} training users, {split.train.n_items:,} items, "
                     f"{split.train.n_interactions:,} interactions",
-            "Split": split.describe(), "Judged on": f"the {on.value} part",
+            "Split": split.describe(), "Judged on": f"the {on} part",
         }  # fmt: skip
         hyper = {name: parameters(model) for name, model in named.items()}
         title = f"Evaluation on {data.name}"
         write_text(output.report, evaluation_page(title, about, hyper, results, target, wanted))
     for path in filter(None, (output.report, output.save_per_user)):
         say(f"wrote {path}")
-
-
-def print_grid(grid: Grid) -> None:
-    """A table of results: best values bold in a terminal, in plain lines of any width elsewhere."""
-    from rich.text import Text
-
-    from deql._system.tables import text_table
-
-    plain = text_table(grid)
-    screen = console()
-    # Rich would break words and numbers in a table that is too wide; the terminal breaks lines at least.
-    if not sys.stdout.isatty() or max(map(len, plain.splitlines())) + 4 * len(grid.header) > screen.width:
-        print(f"{grid.title}\n{plain}")
-        return
-
-    def shown(cell: Cell) -> Text:
-        rest = str(cell)[len(cell.text) :] + " *" * cell.marked
-        return Text.assemble((cell.text, "bold green" if cell.best else ""), rest)
-
-    rows = [[*(Text(name, justify="left") for name in names), *map(shown, cells)] for names, cells in grid.rows]
-    screen.print(rich_table(grid.title, grid.header, rows))
 
 
 def _note_loaded(name: str, model: Any, split: Split) -> None:
@@ -149,12 +117,10 @@ def _facts(
     data: Path, split: Split, on: Part, named: Mapping[str, Any], results: Mapping[str, Evaluation],
     metrics: Sequence[str], intervals: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    from deql.evaluation.model_groups import parameters
-
     first = next(iter(results.values()))
     judged = [metric for metric in metrics if metric in first.per_user]
     return {
-        "data": str(data), "on": on.value, "users": len(first.users), "skipped": first.skipped,
+        "data": str(data), "on": on, "users": len(first.users), "skipped": first.skipped,
         "split": {"protocol": split.protocol, "seed": split.seed, "parameters": split.parameters,
                   "parts": split.sizes(), "dropped": split.dropped},
         "models": [
@@ -169,9 +135,6 @@ def _facts(
 
 
 def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: bool) -> None:
-    from deql._system.tables import Cell, Grid, number
-    from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
-
     print_grid(evaluation_grid(results, metrics))
     first = next(iter(results.values()))
     print(evaluation_legend(results))
@@ -187,10 +150,6 @@ def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: 
 
 def _write_per_user(path: Path, results: Mapping[str, Evaluation], metrics: Sequence[str]) -> None:
     """A row for each model and user, a column for each metric that has values of users."""
-    import polars as pl
-
-    from deql.io.atomic import write_whole
-
     frame = pl.concat([
         pl.DataFrame({"model": [name] * len(result.users), "user": result.users.tolist()}
                      | {metric: result.per_user[metric] for metric in metrics if metric in result.per_user})

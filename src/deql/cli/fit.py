@@ -6,18 +6,25 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from deql.cli.engines import EngineOptions, fit_resumably, kept_until_saved
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import print_json, print_words, progress_wanted, say
-from deql.cli.source import open_source
+import deql
+from deql.cli.data_source import open_source
+from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
+from deql.cli.model_specs import parse_spec, typed_parameters
+from deql.cli.options import AsJson, TableOptions, check_outputs, option_name, with_options
+from deql.cli.output import file_size, print_json, print_words, progress_wanted, say
 from deql.errors import ParameterError, TileFileError
-
-if TYPE_CHECKING:
-    from deql.tuning import Space
+from deql.evaluation.model_groups import parameters
+from deql.linalg.engines.tile_folder import remove_tiles
+from deql.linalg.planner.choose import as_engine, engine_from
+from deql.models import DEQL, LinearAutoencoder
+from deql.split import Split
+from deql.tuning import Space
+from deql.tuning.space import NAMED, with_axes
+from deql.tuning.tuning_summary import summary_sentences
 
 __all__ = ["fit"]
 
@@ -60,11 +67,6 @@ def fit(
     table: TableOptions,
 ) -> None:
     """Fit a model on a table of who did what and save it."""
-    import deql
-    from deql.models import LinearAutoencoder
-    from deql.models.base import OF_THE_MACHINE
-    from deql.split import Split
-
     given = {
         "l2": l2, "dropout": dropout, "b": b, "zero_diagonal": zero_diagonal, "xi": xi,
         "user_power": user_power, "popularity_power": popularity_power, "dtype": dtype,
@@ -73,11 +75,11 @@ def fit(
     if auto:
         engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
     space = _space(model, chosen) if auto else None
-    estimator: Any = None if auto else _estimator(model, chosen | engines.parameters())
+    estimator: Any = None if auto else _estimator(model, chosen, engines.parameters())
     if dry_run and not isinstance(estimator, LinearAutoencoder):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
     if out is not None:
-        check_out(out, data, table.items, engines.folder)
+        check_outputs(out, inputs=[data, table.items, engines.folder])
     elif not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     engines.use()
@@ -106,73 +108,70 @@ def fit(
     estimator.progress = False
     with kept_until_saved(tiles):
         estimator.save(out)
-    kind, size = type(estimator).__name__, out.stat().st_size
+    kind = type(estimator).__name__
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
+    solver = getattr(estimator, "solver_", None)
     if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
-        from deql.linalg.engines.tile_folder import remove_tiles
-
         with suppress(TileFileError):
             remove_tiles(tiles, keep_folder=engines.folder is not None)
     if json:
         facts = {
             "model": kind,
-            "parameters": {name: value for name, value in estimator.get_params().items() if name not in OF_THE_MACHINE},
+            "parameters": parameters(estimator),
             "users": interactions.n_users,
             "items": interactions.n_items,
             "interactions": interactions.n_interactions,
             "seconds": round(seconds, 3),
-            "engine": engine,
+            "engine": engine or solver,
             "residual": residual,
             "file": str(out),
-            "bytes": size,
+            "bytes": out.stat().st_size,
         }
         names = ("best", "sentence", "notes", "inverses", "seconds", "complete")
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
-            from deql.tuning.tuning_summary import summary_sentences
-
             for sentence in summary_sentences(tuning):
                 print_words(sentence)
-        how = "" if engine is None else f" ({engine} engine{'' if residual is None else f', residual {residual:.0e}'})"
+        ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
+        ran += [] if residual is None else [f"residual {residual:.0e}"]
+        how = f" ({', '.join(ran)})" if ran else ""
         print(f"{kind} {'tuned' if tuning else 'fitted'} in {seconds:.1f} s{how} and saved as {out} "
-              f"({size / 2**20:,.1f} MiB)")  # fmt: skip
+              f"({file_size(out)})")  # fmt: skip
     if tuning and not tuning.complete:
         say(f"the search was not complete: this is the best of {tuning.inverses}")
         raise typer.Exit(130)
 
 
-def _estimator(spec: str, chosen: Mapping[str, Any]) -> Any:
-    """The model as asked for, not fitted yet."""
-    from deql.cli.specs import parse_spec, typed_parameters
-    from deql.models import LinearAutoencoder
-
-    estimator = parse_spec(spec, files=False)
+def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str]) -> Any:
+    """The model as asked for, not fitted yet; ``engine`` is what was typed of that."""
+    estimator: Any = parse_spec(spec, files=False)
+    linear = isinstance(estimator, LinearAutoencoder)
     name = spec.partition(":")[0].strip().lower()
-    for parameter in chosen:
-        known = parameter in estimator.get_params()
-        if parameter == "engine" and not isinstance(estimator, LinearAutoencoder):
-            advice = f": say {name}:engine=sparse or dense" if known else ""
-            raise ParameterError(f"--engine does not belong to the model {name}{advice}")
-        if not known:
-            raise ParameterError(f"--{parameter.replace('_', '-')} does not belong to the model {name}")
+    for parameter in (*chosen, *engine):
+        option = option_name(parameter)
+        if parameter not in estimator.get_params() and not (linear and parameter in engine):
+            advice = (
+                f": say {name}:solver=sparse or dense" if parameter == "engine" and hasattr(estimator, "solver") else ""
+            )
+            raise ParameterError(f"{option} does not belong to the model {name}{advice}")
         if parameter in typed_parameters(spec):
-            raise ParameterError(f"{parameter} is given twice, in {spec} and as --{parameter.replace('_', '-')}")
-    estimator.set_params(**chosen, progress=progress_wanted())
+            raise ParameterError(f"{parameter} is given twice, in {spec} and as {option}")
+    given = {**chosen, **engine}
+    if linear:
+        given = {**chosen, "engine": engine_from({**as_engine(estimator.engine).words, **engine})}
+    estimator.set_params(**given, progress=progress_wanted())
     estimator._check_parameters()
     return estimator
 
 
 def _space(model: str, chosen: Mapping[str, Any]) -> Space:
     """The quick space, with what was typed held fixed."""
-    from deql.models import DEQL
-    from deql.tuning.space import NAMED, with_axes
-
     if model.strip().lower() != "deql":
         raise ParameterError(f"--auto chooses among the models of deql: leave out -m {model}, or --auto")
     one_of = [name for name in ("b", "zero_diagonal", "xi") if name in chosen]
     if len(one_of) > 1:
-        both = " and ".join(f"--{name.replace('_', '-')}" for name in one_of)
+        both = " and ".join(map(option_name, one_of))
         raise ParameterError(f"with --auto, {both} exclude each other: say one of them")
     DEQL(dtype=chosen.get("dtype", "float32"))._check_parameters()
     axes = {name: value for name, value in chosen.items() if name not in ("zero_diagonal", "dtype")}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from numpy.typing import NDArray
 
-from deql.cli.show import say
+from deql.cli.output import did_you_mean, say
 from deql.errors import UnknownItemError, name_some
 
-__all__ = ["item_called", "item_rows", "items_called", "known_items", "named", "scored_items", "title_of"]
+__all__ = ["find_item", "find_items", "item_facts", "item_rows", "parse_history", "scored_items", "title_of"]
 
 
 def title_of(model: Any, item: Any) -> str:
@@ -21,13 +20,13 @@ def title_of(model: Any, item: Any) -> str:
 def scored_items(model: Any, ids: NDArray[Any], scores: NDArray[Any]) -> list[dict[str, Any]]:
     """The items of one list, with titles if there are any; places that stayed empty are left out."""
     return [
-        named(model, item) | {"score": float(score)}
+        item_facts(model, item) | {"score": float(score)}
         for item, score in zip(ids.tolist(), scores, strict=True)
         if score == score
     ]
 
 
-def named(model: Any, item: Any) -> dict[str, Any]:
+def item_facts(model: Any, item: Any) -> dict[str, Any]:
     """An item for machines: its id, and its title if it has one."""
     return {"item": item} if model.titles_ is None else {"item": item, "title": title_of(model, item)}
 
@@ -39,7 +38,7 @@ def item_rows(scored: list[dict[str, Any]]) -> tuple[list[str], list[tuple[str, 
     return ["item", "score"], [(str(one["item"]), f"{one['score']:.4f}") for one in scored]
 
 
-def item_called(model: Any, text: str) -> Any:
+def find_item(model: Any, text: str) -> Any:
     """The id of an item that was typed as id or title."""
     item = _find(model, text)
     if item is None:
@@ -49,19 +48,19 @@ def item_called(model: Any, text: str) -> Any:
     return item
 
 
-def items_called(model: Any, texts: list[str] | None) -> list[Any] | None:
+def find_items(model: Any, texts: list[str] | None) -> list[Any] | None:
     """Ids of several items, None if there are none."""
-    return None if not texts else [item_called(model, text) for text in texts]
+    return None if not texts else [find_item(model, text) for text in texts]
 
 
-def known_items(model: Any, texts: list[str], strict: bool) -> list[Any]:
+def parse_history(model: Any, texts: list[str], strict: bool) -> list[Any]:
     """A history's ids; unknown ones stay, to be counted or refused by the model, with a hint here."""
     items = []
     for text in texts:
         item = _find(model, text)
         if item is None:
             if model.items_.dtype != object and model.titles_ is None:
-                item = int(text) if text.lstrip("-").isdigit() else item_called(model, text)
+                item = int(text) if text.lstrip("-").isdigit() else find_item(model, text)
             else:
                 item = text
             hint = _suggestion(model, text)
@@ -95,5 +94,4 @@ def _suggestion(model: Any, text: str) -> str:
         return ""
     names = (model.items_ if model.titles_ is None else model.titles_).tolist()
     within = [name for name in names if len(text) > 2 and text.casefold() in name.casefold()]
-    near = difflib.get_close_matches(text, names, n=3) or within[:3]
-    return f" (did you mean {', '.join(near)}?)" if near else ""
+    return did_you_mean(text, names, 3) or (f" (did you mean {', '.join(within[:3])}?)" if within else "")

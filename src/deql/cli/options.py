@@ -8,18 +8,24 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from deql.cli.show import progress_wanted, table
+from deql.cli.output import console, progress_wanted, rich_table
+from deql.data import Interactions, Step
+from deql.data.clean import clean, describe_steps
+from deql.data.read import read_interactions
 from deql.errors import DataError, ParameterError, name_some
 
-if TYPE_CHECKING:
-    from deql.data import Interactions, Step
+__all__ = [
+    "AsJson", "HowMany", "ModelFile", "Seed", "TableFile", "TableOptions", "check_outputs",
+    "option_name", "show_steps", "with_options",
+]  # fmt: skip
 
-__all__ = ["AsJson", "Seed", "TableOptions", "check_out", "show_steps", "with_options"]
-
+TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
+ModelFile = Annotated[Path, typer.Argument(help="Model file written by deql fit.", metavar="MODEL")]
+HowMany = Annotated[int, typer.Option("--k", "-k", help="How many.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
 
@@ -53,9 +59,6 @@ class TableOptions:
 
         With ``find_time`` the column of times is found by common names if it was not given.
         """
-        from deql.data.clean import clean
-        from deql.data.read import read_interactions
-
         data = read_interactions(
             path,
             _column(self.user),
@@ -120,11 +123,30 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def check_out(path: Path, *others: Path | None) -> None:
-    """Refuse a file that cannot be written before any work is done for it.
+def option_name(parameter: str) -> str:
+    """How a parameter is typed.
 
-    ``others`` are files that it must not be: what is read, and what else is written.
+    Examples
+    --------
+    >>> option_name("held_out")
+    '--held-out'
     """
+    return f"--{parameter.replace('_', '-')}"
+
+
+def check_outputs(*outputs: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+    """Refuse files that cannot be written, or would be written over what is read, before any work is done for them."""
+    given = [path for path in (*outputs, *inputs) if path is not None]
+    for place, path in enumerate(path for path in outputs if path is not None):
+        _check_output(path)
+        for other in given[:place] + given[place + 1 :]:
+            if path.resolve() == other.resolve() or _same_file(path, other):
+                raise ParameterError(
+                    f"{path} is used twice in this command, and would be overwritten: name another file"
+                )
+
+
+def _check_output(path: Path) -> None:
     folder = path.absolute().parent
     if path.is_dir():
         raise ParameterError(f"{path} is a folder: name a file to write")
@@ -134,9 +156,6 @@ def check_out(path: Path, *others: Path | None) -> None:
         raise ParameterError(f"{path} is not a plain file: name one, or leave the option out and redirect the output")
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise ParameterError(f"the folder {folder} may not be written to, so {path.name} cannot be made there")
-    for other in others:
-        if other is not None and (path.resolve() == other.resolve() or _same_file(path, other)):
-            raise ParameterError(f"{path} is used twice in this command, and would be overwritten: name another file")
 
 
 def _same_file(path: Path, other: Path) -> bool:
@@ -146,10 +165,6 @@ def _same_file(path: Path, other: Path) -> bool:
 
 def show_steps(steps: Iterable[Step]) -> None:
     """What each step left, and in brackets what it removed, on standard error."""
-    from rich.console import Console
-
-    from deql.data.clean import describe_steps
-
     names = ("users", "items", "interactions")
 
     def cell(row: dict[str, Any], name: str) -> str:
@@ -157,4 +172,4 @@ def show_steps(steps: Iterable[Step]) -> None:
         return f"{row[name]:,}" + (f" ({-removed:+,})" if removed else "")
 
     rows = [(row["what"], *(cell(row, name) for name in names)) for row in describe_steps(steps)]
-    Console(stderr=True, highlight=False).print(table("", ["step", *names], rows))
+    console(stderr=True).print(rich_table("", ["step", *names], rows))

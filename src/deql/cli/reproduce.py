@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from deql.cli.engines import EngineOptions
-from deql.cli.evaluate import print_grid
+from deql.cli.engine_options import EngineOptions
 from deql.cli.options import AsJson, with_options
-from deql.cli.show import console, print_json, print_words, progress_wanted, say, table
-from deql.cli.specs import near
+from deql.cli.output import console, did_you_mean, print_grid, print_json, print_words, progress_wanted, rich_table, say
 from deql.errors import DataError, ParameterError, reason
-
-if TYPE_CHECKING:
-    from deql.paper.document import Document
-    from deql.paper.paper_datasets import Absent, Bench, Protocol
-    from deql.paper.runs import Run
+from deql.io.atomic import write_text
+from deql.io.journal import Journal
+from deql.paper.document import Document, write_document
+from deql.paper.hyperparameter_search import search
+from deql.paper.hyperparameters import Choice, merged, own_choices, write_choices
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import PROTOCOLS, FoundDatasets, find_datasets
+from deql.paper.registry import TABLES, make
+from deql.paper.table_request import TableRequest
+from deql.report.page import need_report_extra
 
 __all__ = ["reproduce"]
 
-Place = TypeVar("Place", "Bench", "Absent")
-
 JOURNAL = "measured.jsonl"
 CHOICES = "choices.toml"
-PROTOCOLS: tuple[Protocol, ...] = ("strong", "weak")
 
 
 @with_options
@@ -48,72 +48,50 @@ def reproduce(
     engines: EngineOptions,
 ) -> None:
     """Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after a kill."""
-    from deql.paper.paper_datasets import find_benches, readable
-    from deql.paper.registry import TABLES
-
     known = [*TABLES, "all", "choices"]
     if name is not None and name not in known:
-        raise ParameterError(f"there is no table {name!r}{near(name, known)}: say {', '.join(known)}")
+        raise ParameterError(f"there is no table {name!r}{did_you_mean(name, known)}: say {', '.join(known)}")
     wanted = [one.strip() for one in (only or "").split(",") if one.strip()]
-    benches, absent = find_benches(data, PROTOCOLS, wanted)
+    found = find_datasets(data, PROTOCOLS, wanted)
     if name is None:
-        _list(benches, absent, json)
+        _list(found, json)
         return
     engines.use()
     if name == "choices":
         engines.refuse_with("choices", ": a search takes a CUDA device where there is one")
-    names = _can_be_made(name, benches, absent, wanted)
+    names = _with_data(name, found, wanted)
     if name != "choices":
-        from deql.report.page import need_report_extra
-
         need_report_extra()
-    folder = _make_folder(out)
-    run = _open(folder, engines)
-    with run.journal:
+    _make_folder(out)
+    machine: dict[str, Any] = engines.parameters() | {"progress": progress_wanted()}
+    log = MeasurementLog(Journal(out / JOURNAL, {}, "reproduction"), machine, say)
+    documents = {}
+    with log.journal:
         if name == "choices":
-            _search(run, benches, absent, folder, json)
+            _search(log, found, out / CHOICES, json)
             return
-        benches, absent = readable(benches, absent)  # before any long work, and once for all tables
-        made = {}
+        found = found.read()  # before any long work, and once for all tables
         for one in names:
-            made[one] = _make(one, run, benches, absent, folder, _command(one, data, wanted, engines))
+            log.used = []
+            request = TableRequest(log, *found.of(TABLES[one].protocols), out / CHOICES)
+            documents[one] = make(one, request, _command(one, data, wanted, engines))
+            for path in write_document(documents[one], out, one):
+                if path.suffix != ".svg":
+                    say(f"wrote {path}")
             if not json:
-                _show(made[one])
+                _show(documents[one])
     if json:
-        print_json({one: _facts(document) for one, document in made.items()})
+        print_json({one: _facts(document) for one, document in documents.items()})
 
 
-def _about(name: str, several: Sequence[Place]) -> list[Place]:
-    """Those data sets, there or not, that a table is about."""
-    from deql.paper.registry import TABLES
-
-    protocols = TABLES[name].protocols if name in TABLES else PROTOCOLS
-    return [one for one in several if one.protocol in protocols]
-
-
-def _can_be_made(name: str, benches: Sequence[Bench], absent: Sequence[Absent], wanted: Sequence[str]) -> list[str]:
+def _with_data(name: str, found: FoundDatasets, wanted: Sequence[str]) -> list[str]:
     """The tables of a name that there are data for; refused, before anything is written, if there are none."""
-    from deql.paper.registry import TABLES
-
     asked = list(TABLES) if name == "all" else [name]
-    if names := [one for one in asked if _about(one, benches)]:
+    about = {one: found.of(TABLES[one].protocols if one in TABLES else PROTOCOLS) for one in asked}
+    if names := [one for one in asked if about[one].present]:
         return names
-    where = dict.fromkeys(gone.where for one in asked for gone in _about(one, absent))
+    where = dict.fromkeys(gone.where for one in asked for gone in about[one].missing)
     raise DataError(f"{name} has no data: " + ("; ".join(where) or f"it is not about {', '.join(wanted)}"))
-
-
-def _make(
-    name: str, run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, command: str
-) -> Document:
-    from deql.paper.document import write_document
-    from deql.paper.registry import Order, make
-
-    run.used = []
-    document = make(name, Order(run, _about(name, benches), _about(name, absent), folder / CHOICES), command)
-    for path in write_document(document, folder, name):
-        if path.suffix != ".svg":
-            say(f"wrote {path}")
-    return document
 
 
 def _command(name: str, data: Path | None, wanted: Sequence[str], engines: EngineOptions) -> str:
@@ -124,56 +102,47 @@ def _command(name: str, data: Path | None, wanted: Sequence[str], engines: Engin
                                if option != "folder")])  # fmt: skip
 
 
-def _search(run: Run, benches: Sequence[Bench], absent: Sequence[Absent], folder: Path, as_json: bool) -> None:
+def _search(log: MeasurementLog, found: FoundDatasets, own: Path, as_json: bool) -> None:
     """Search for hyper-parameters anew, on validation data, and keep them beside the tables, which then use them."""
-    from deql.io.atomic import write_text
-    from deql.paper.hyperparameter_search import search
-    from deql.paper.hyperparameters import Choice, merged, own_choices, write_choices
-
-    own = folder / CHOICES
     known = own_choices(own)
-    for one in absent:
-        say(f"not there: {one.where}")
+    for gone in found.missing:
+        say(f"not there: {gone.where}")
     chosen: dict[str, list[Choice]] = {}
-    for bench in benches:
-        say(f"searching on {bench.key}")
-        chosen[bench.key] = search(bench, folder, tell=run.tell, progress=progress_wanted())
-        known[bench.key] = merged(known.get(bench.key, []), chosen[bench.key])
+    for dataset in found.present:
+        say(f"searching on {dataset.key}")
+        chosen[dataset.key] = search(dataset, own.parent, tell=log.tell, progress=progress_wanted())
+        known[dataset.key] = merged(known.get(dataset.key, []), chosen[dataset.key])
         write_text(own, write_choices(known))
     if as_json:
         print_json({key: {one.row: one.parameters for one in several} for key, several in chosen.items()})
     else:
         for key, several in chosen.items():
             rows = [(one.row, one.words, *(f"{value:.4f}" for value in one.validation.values())) for one in several]
-            console().print(table(key, ["model", "", "recall@20", "ndcg@20"], rows))
+            console().print(rich_table(key, ["model", "", "recall@20", "ndcg@20"], rows))
     say(f"wrote {own}")
 
 
-def _list(benches: Sequence[Bench], absent: Sequence[Absent], as_json: bool) -> None:
+def _list(found: FoundDatasets, as_json: bool) -> None:
     """What there is to make, and of which data sets."""
-    from deql.paper.registry import TABLES
-
-    rows, facts = [], []
-    for name, one in TABLES.items():
-        there = list(dict.fromkeys(bench.name for bench in _about(name, benches)))
-        rows.append((name, one.label, one.title, ", ".join(there)))
-        facts.append({"name": name, "label": one.label, "title": one.title, "data": there})
+    facts = [
+        {"name": name, "label": one.label, "title": one.title,
+         "data": list(dict.fromkeys(dataset.name for dataset in found.of(one.protocols).present))}
+        for name, one in TABLES.items()
+    ]  # fmt: skip
     if as_json:
-        print_json({"tables": facts, "absent": [vars(gone) for gone in absent]})
+        print_json({"tables": facts, "absent": [vars(gone) for gone in found.missing]})
         return
-    console().print(table("", ["table", "", "", ""], rows))
-    for gone in absent:
+    rows = [(one["name"], one["label"], one["title"], ", ".join(one["data"])) for one in facts]
+    console().print(rich_table("", ["table", "", "", ""], rows))
+    for gone in found.missing:
         print_words(f"Not there: {gone.where}.")
 
 
 def _show(document: Document) -> None:
     """The tables in the terminal, without the log."""
     print_words(document.lead)
-    for section in document.sections:
-        if section.heading == "Log":
-            continue
-        print_words(section.heading)
-        for text in section.words:
+    for section in (one for one in document.sections if one.heading != "Log"):
+        for text in (section.heading, *section.words):
             print_words(text)
         for grid in section.grids:
             print_grid(grid)
@@ -194,19 +163,10 @@ def _facts(document: Document) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _make_folder(out: Path) -> Path:
+def _make_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise ParameterError(f"{out} is a file: name a folder to write into") from None
     except OSError as error:
         raise ParameterError(f"the folder {out} cannot be made: {reason(error)}") from None
-    return out
-
-
-def _open(folder: Path, engines: EngineOptions) -> Run:
-    from deql.io.journal import Journal
-    from deql.paper.runs import Run
-
-    machine: dict[str, Any] = engines.parameters() | {"progress": progress_wanted()}
-    return Run(Journal(folder / JOURNAL, {}, "reproduction"), machine, say)

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.query import ModelFile
-from deql.cli.show import say
+from deql._system.units import parse_bytes
+from deql.cli.options import ModelFile
+from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError
 from deql.serve.settings import Limits, Settings, read_curve
 
@@ -46,8 +47,6 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log errors and changes, not every request.")] = False,
 ) -> None:
     """Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again."""
-    from deql.linalg.planner import parse_bytes
-
     need_serve()
     if token is None:  # an option's empty variable counts as none; here it is a secret that was not filled in
         token = os.environ.get("DEQL_TOKEN")

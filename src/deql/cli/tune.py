@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from deql.cli import source
-from deql.cli.evaluate import print_grid
-from deql.cli.options import AsJson, TableOptions, check_out, with_options
-from deql.cli.show import console, curve_table, print_json, print_words, progress_wanted, say
-from deql.cli.specs import near
+import deql
+from deql.cli import data_source
+from deql.cli.options import AsJson, TableOptions, check_outputs, option_name, with_options
+from deql.cli.output import (
+    console,
+    curve_table,
+    did_you_mean,
+    file_size,
+    print_grid,
+    print_json,
+    print_words,
+    progress_wanted,
+    say,
+)
+from deql.data.readers.files import is_published_split
 from deql.errors import ParameterError
-
-if TYPE_CHECKING:
-    from deql.tuning import Space, Tuning
+from deql.io.atomic import write_text
+from deql.models import DEQL
+from deql.report.page import need_report_extra
+from deql.report.tuning_page import tuning_page
+from deql.split import Split
+from deql.tuning import Space, Tuning
+from deql.tuning.search import need_optuna
+from deql.tuning.space import NAMED, with_axes
+from deql.tuning.trials import Budget
+from deql.tuning.tuner import metrics_for
+from deql.tuning.tuning_summary import leaderboard_grid, summary_sentences
 
 __all__ = ["tune"]
 
@@ -26,11 +43,7 @@ _JUDGED_BY = ("recall@20", "ndcg@20")
 """What ``deql evaluate`` shows unless asked for something else."""
 
 
-class Search(StrEnum):
-    """How to go through the space."""
-
-    grid = "grid"
-    optuna = "optuna"
+Search = Literal["grid", "optuna"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ class SearchOptions:
     budget: Annotated[
         str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
     ] = None
-    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = Search.grid
+    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = "grid"
     no_prune: Annotated[
         bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
     ] = False
@@ -70,43 +83,40 @@ class TuningOutputs:
     journal: Annotated[
         Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
     ] = None
-    report: source.Report = None
+    report: data_source.Report = None
     json: AsJson = False
 
 
 @with_options
 def tune(
-    data: source.Data,
+    data: data_source.Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: the best, fitted.")],
     *,
     where: SpaceOptions,
     how: SearchOptions,
-    protocol: Annotated[source.Protocol | None, typer.Option(help="How to split a table (strong).")] = None,
+    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     output: TuningOutputs,
-    cut: source.SplitOptions,
+    split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
     """Find the best hyper-parameters on validation users, and save the model that has them.
 
     The same command goes on where it was killed. Ctrl-C ends with the best so far. The test part is not read.
     """
-    import deql
-    from deql.split import Split
-
     space, metric, report = _space(where), how.metric, output.report
     _check(how)
     journal = _check_files(out, output.journal, report, data, table.items)
-    chosen = replace(cut, seed=None).chosen(protocol)
-    found = source.open_source(data, table, protocol, chosen, output.json)
-    if cut.seed is not None and not isinstance(found, Split) and protocol is not source.Protocol.leave_last:
-        chosen["seed"] = cut.seed
-    split = source.as_split(found, protocol, chosen)
+    chosen = replace(split_options, seed=None).chosen(protocol)
+    found = data_source.open_source(data, table, protocol, chosen, output.json)
+    if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
+        chosen["seed"] = split_options.seed
+    split = data_source.as_split(found, protocol, chosen)
     if not output.json:
         say(split.describe())
         _say_journal(journal)
     try:
         tuning = deql.tune(
-            split, space, metric, how.budget, search=how.search.value, prune=not how.no_prune, seed=cut.seed or 0,
+            split, space, metric, how.budget, search=how.search, prune=not how.no_prune, seed=split_options.seed or 0,
             journal=journal, dtype=how.dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -114,25 +124,21 @@ def tune(
         raise
     tuning.model.progress = False
     tuning.model.save(out)
-    size = out.stat().st_size
     if report is not None:
-        from deql.io.atomic import write_text
-        from deql.report.tuning_page import tuning_page
-
-        about = {"Data": data.name, "Split": split.describe(), "Search": how.search.value}
+        about = {"Data": data.name, "Split": split.describe(), "Search": how.search}
         if how.budget is not None:
             about["Budget"] = f"{how.budget} inverses" if how.budget.isdigit() else how.budget
         write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
     if output.json:
-        print_json(tuning.to_dict() | {"file": str(out), "bytes": size})
+        print_json(tuning.to_dict() | {"file": str(out), "bytes": out.stat().st_size})
     else:
         _show(tuning)
-        options = ({"protocol": protocol.value} if protocol else {}) | chosen | table.typed()
+        options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
         options |= {} if metric in _JUDGED_BY else {"metrics": metric}
-        print_words(f"Saved as {out} ({size / 2**20:,.1f} MiB), fitted on the training part. "
+        print_words(f"Saved as {out} ({file_size(out)}), fitted on the training part. "
                      "The test part has not been read; this judges it there:")  # fmt: skip
         files = [f"./{path}" if str(path).startswith("-") else str(path) for path in (data, out)]
-        print("    " + shlex.join(["deql", "evaluate", *files, *source.words(options)]))
+        print("    " + shlex.join(["deql", "evaluate", *files, *data_source.typed_options(options)]))
     if report is not None:
         say(f"wrote {report}")
     if not tuning.complete:
@@ -142,17 +148,15 @@ def tune(
 
 def _space(where: SpaceOptions) -> Space:
     """The named space with the values that were typed."""
-    from deql.tuning.space import NAMED, with_axes
-
     axes = vars(where).copy()
     name = axes.pop("space")
     if name not in NAMED:
-        raise ParameterError(f"there is no space {name!r}{near(name, NAMED)}: say {', '.join(NAMED)}")
+        raise ParameterError(f"there is no space {name!r}{did_you_mean(name, NAMED)}: say {', '.join(NAMED)}")
     space = NAMED[name]
     for axis, text in axes.items():
         if text is None:
             continue
-        option = f"--{axis.replace('_', '-')}"
+        option = option_name(axis)
         try:
             values = [float(part) for part in text.split(",")]
         except ValueError:
@@ -168,12 +172,7 @@ def _space(where: SpaceOptions) -> Space:
 
 def _check(how: SearchOptions) -> None:
     """What can be refused before anything is read."""
-    from deql.models import DEQL
-    from deql.tuning.search import need_optuna
-    from deql.tuning.trials import Budget
-    from deql.tuning.tuner import metrics_for
-
-    if how.search is Search.optuna:
+    if how.search == "optuna":
         need_optuna()
     metrics_for(how.metric)
     Budget.parse(how.budget)
@@ -182,17 +181,11 @@ def _check(how: SearchOptions) -> None:
 
 def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
     """Whatever is wrong with the files is said before the long work; the journal may be there already."""
-    from deql.data.readers.files import is_published_split
-
-    inputs = (data, items)
-    check_out(out, *inputs)
+    check_outputs(out)  # it names the journal
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
-    check_out(journal, out, *inputs)
     if report is not None:
-        from deql.report.page import need_report_extra
-
         need_report_extra()
-        check_out(report, out, journal, *inputs)
+    check_outputs(out, journal, report, inputs=[data, items])
     if data.is_dir() and not is_published_split(data):
         for path in filter(None, (out, journal, report)):
             if path.resolve().parent == data.resolve():
@@ -212,8 +205,6 @@ def _say_journal(path: Path) -> None:
 
 
 def _show(tuning: Tuning) -> None:
-    from deql.tuning.tuning_summary import leaderboard_grid, summary_sentences
-
     print_grid(leaderboard_grid(tuning, rows=10))
     print()
     metric = tuning.metric

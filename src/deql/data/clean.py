@@ -107,11 +107,11 @@ def describe_steps(steps: Iterable[Step]) -> list[dict[str, Any]]:
 def _check(min_weight: float | None, **minima: int | None) -> None:
     number = isinstance(min_weight, int | float | np.number) and not isinstance(min_weight, bool)
     if min_weight is not None and not (number and math.isfinite(min_weight)):
-        raise ParameterError(f"min_weight must be a finite number, got {min_weight!r}")
+        raise ParameterError(f"min_weight must be a finite number, got {min_weight!r}", parameter="min_weight")
     for name, value in minima.items():
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         if value is not None and not (whole and value >= 1):
-            raise ParameterError(f"{name} must be a whole number from 1 up, got {value!r}")
+            raise ParameterError(f"{name} must be a whole number from 1 up, got {value!r}", parameter=name)
 
 
 def _after(data: Interactions, what: str) -> Interactions:

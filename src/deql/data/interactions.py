@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -148,6 +149,11 @@ class Interactions:
     def n_interactions(self) -> int:
         """Number of stored values."""
         return int(self.matrix.nnz)
+
+    @cached_property
+    def item_index(self) -> dict[Any, int]:
+        """Column of each item id."""
+        return {item: column for column, item in enumerate(self.items.tolist())}
 
     def history(self, user: Any) -> list[Any]:
         """Item ids of one user.

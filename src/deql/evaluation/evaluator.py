@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql.data.interactions import masked
 from deql.errors import DataError, ParameterError
 from deql.evaluation.accumulator import MetricAccumulator, find_hits
@@ -100,7 +100,10 @@ def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
 
 
 def _evaluate_group(
-    models: list[Recommender], target: HeldOut, wanted: Mapping[str, tuple[Metric, int]], report: Report | None
+    models: list[Recommender],
+    target: HeldOut,
+    wanted: Mapping[str, tuple[Metric, int]],
+    report: ProgressCallback | None,
 ) -> list[tuple[dict[str, float], dict[str, NDArray[np.float64]]]]:
     """Means and users' values under each model of a group, in the order of the models."""
     first = models[0]
@@ -131,7 +134,7 @@ def _squared_errors(
     seen: csr_array,
     truth: csr_array,
 ) -> list[NDArray[np.float64]]:
-    """Each user's Σ (r_i − s_i)² over the items i that are not seen, under each model: the numerators of eq:2.1.
+    """Each user's Σ (r_i − s_i)² over the items i that are not seen, under each model: the numerators of eq. 36.
 
     With s² summed over all of those already, what is held out adds r² − 2·r·s. An item that the models do not know
     is predicted as 0.

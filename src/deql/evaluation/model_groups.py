@@ -10,6 +10,7 @@ from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics, evaluate
+from deql.linalg.engines.engine import Engine
 from deql.models.base import NOT_IN_WORDS, Recommender
 from deql.split import HeldOut
 
@@ -25,10 +26,11 @@ def parameters(model: Recommender) -> dict[str, Any]:
     --------
     >>> import deql
     >>> parameters(deql.EASE(80.0))  # doctest: +NORMALIZE_WHITESPACE
-    {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'precision': None,
-     'dtype': 'float32'}
+    {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'dtype': 'float32'}
     """
     values = {field.name: getattr(model, field.name) for field in _fields(model)}
+    if isinstance(values.get("engine"), Engine):
+        values |= values["engine"].words
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
 
 
@@ -44,7 +46,7 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
     words = [model._called]
     defaults = {field.name: field.default for field in _fields(model)}
     for name, value in parameters(model).items():
-        if value != defaults[name] or name in shown:
+        if value != defaults.get(name) or name in shown:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             words.append(name if value is True else f"{name}={value:.6g}" if number else f"{name}={value}")
     return " ".join(words)
@@ -154,15 +156,14 @@ def sharing(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
 
 
 def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: Interactions) -> dict[str, Recommender]:
-    # A folder is for one fit, and a comparison makes several.
-    copies: list[Any] = [
-        type(model)(**{name: value for name, value in model.get_params().items() if name != "folder"})
-        for model in models
-    ]
+    copies: list[Any] = [type(model)(**model.get_params()) for model in models]
+    for copy in copies:
+        if isinstance(getattr(copy, "engine", None), Engine):
+            copy.engine = copy.engine.without_folder()  # which is for one fit, and several are made here
     try:
         first = copies[0].fit(train)
     except DeqlError as error:
-        error.args = (f"{', '.join(names)}: {error}", *error.args[1:])
+        error.args = (f"{', '.join(names)}: ", *error.args)
         raise
     for other in copies[1:]:
         other.share_fit(first)

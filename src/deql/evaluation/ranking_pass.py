@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.models.base import Recommender
 
 __all__ = ["RankedSlice", "group_models", "ranked_slices"]
@@ -47,7 +47,7 @@ def group_models(models: Sequence[Recommender]) -> list[list[int]]:
 
 
 def ranked_slices(
-    models: Sequence[Recommender], matrix: csr_array, k: int, squares: bool, report: Report | None
+    models: Sequence[Recommender], matrix: csr_array, k: int, squares: bool, report: ProgressCallback | None
 ) -> Iterator[RankedSlice]:
     """Best unseen columns of every user under every model of a group, in slices of users.
 
@@ -56,7 +56,7 @@ def ranked_slices(
     models : sequence of fitted models
         A group of :func:`group_models`.
     matrix : csr_array
-        Histories in the models' columns. A user without any gets the popularity order.
+        Histories in the models' columns. A user without any, a cold start, gets the popularity fallback.
     k : int
         Length of the lists.
     squares : bool

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, stdtr
 
 from deql.errors import ParameterError
 
@@ -65,8 +66,6 @@ def t_tail(n: int, mean: float, variance: float, factor: float | None = None) ->
     >>> round(t_tail(3, 0.02, 0.0001, 1 / 3 + 1 / 4), 4)
     0.0601
     """
-    from scipy.special import stdtr
-
     if variance <= 0:
         return 0.0 if mean > 0 else 1.0
     return float(stdtr(n - 1, -mean / np.sqrt(variance * (1 / n if factor is None else factor))))
@@ -112,8 +111,6 @@ def wilcoxon(better: ArrayLike, other: ArrayLike) -> float:
     positive = int(ranks[differences > 0].sum())
     if len(ranks) <= EXACT_PAIRS:
         return float(_sign_sums(ranks)[positive:].sum())
-    from scipy.special import ndtr
-
     # Under the null hypothesis each rank r enters with probability ½: mean Σr/2, variance Σr²/4.
     return float(ndtr((ranks.sum() / 2 - positive) / np.sqrt((ranks.astype(np.float64) ** 2).sum() / 4)))
 

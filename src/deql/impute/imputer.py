@@ -199,13 +199,16 @@ class LinearImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     def _check_parameters(self) -> None:
         if isinstance(self.l2, str):
             if self.l2 != "auto":
-                raise ParameterError(f"l2 must be a number from 0 up or 'auto', got {self.l2!r}")
+                raise ParameterError(f"l2 must be a number from 0 up or 'auto', got {self.l2!r}", parameter="l2")
         else:
             check_range("l2", self.l2, 0.0, np.inf)
         check_range("tol", self.tol, 0.0, np.inf)
         check_whole("max_iter", self.max_iter)
         if not isinstance(self.missing_values, numbers.Real) or np.isinf(self.missing_values):
-            raise ParameterError(f"missing_values must be NaN or a finite number, got {self.missing_values!r}")
+            raise ParameterError(
+                f"missing_values must be NaN or a finite number, got {self.missing_values!r}",
+                parameter="missing_values",
+            )
 
 
 def _observed_moments(

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from deql._system.strict_json import as_json
-from deql.errors import JournalError, reason
+from deql.errors import JournalError, Setting, reason
 from deql.io.atomic import try_lock
 
 __all__ = ["Journal", "read_records"]
@@ -142,8 +142,9 @@ class Journal:
         if any(record.get("values") or record.get("found") for record in self.records):
             changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
             raise JournalError(
-                f"{self.path} is the journal of a search with other {', '.join(changed)}: "
-                "name another file, or delete it to begin again"
+                f"{self.path} is the journal of a search with other {', '.join(changed)}: name another ",
+                Setting("journal", noun="file"),
+                ", or delete it to begin again",
             )
 
 
@@ -176,14 +177,15 @@ def _search_of(line: bytes, path: Path | None, kind: str) -> Record:
         raise _foreign(path, kind)
     if found.get("version") != VERSION:
         raise JournalError(
-            f"{path} is of version {found.get('version')}, this library reads {VERSION}: name another file"
+            f"{path} is of version {found.get('version')}, this library reads {VERSION}: name another ",
+            Setting("journal", noun="file"),
         )
     return dict(found["search"])
 
 
 def _foreign(path: Path | None, kind: str) -> JournalError:
     what = "search" if kind == "tuning" else kind
-    return JournalError(f"{path} is not a journal of a {what}: name another file")
+    return JournalError(f"{path} is not a journal of a {what}: name another ", Setting("journal", noun="file"))
 
 
 def _parse(line: bytes, number: int, path: Path | None) -> Record:

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import run_slices
 from deql.linalg.packed import PackedSymmetric, block_offset
 from deql.linalg.tiling import choose_tile
@@ -78,7 +78,7 @@ def gram(
     weights: NDArray[np.float64] | None = None,
     dtype: DTypeLike = np.float32,
     tile: int | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> PackedSymmetric:
     """S = RᵀΛR with Λ = diag(weights), packed.
 
@@ -119,7 +119,7 @@ def gram_bands(
     weights: NDArray[np.float64] | None = None,
     dtype: DTypeLike = np.float32,
     tile: int,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> Iterator[tuple[int, list[NDArray[Any]]]]:
     """The lower triangle of what :func:`gram` makes, ``tile`` rows at a time, in the memory of one such band.
 
@@ -155,7 +155,7 @@ class _RowSums:
     """Rows of the lower triangle of RᵀΛR, into wherever its block columns begin."""
 
     def __init__(
-        self, matrix: csr_array, weights: NDArray[np.float64] | None, tile: int, report: Report | None
+        self, matrix: csr_array, weights: NDArray[np.float64] | None, tile: int, report: ProgressCallback | None
     ) -> None:
         self.n = matrix.shape[1]
         by_item = matrix.tocsc()

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
-from deql.errors import NotPositiveDefiniteError, PrecisionError
+from deql._system.progress import ProgressCallback
+from deql.errors import InaccurateInverseError, NotPositiveDefiniteError
 from deql.linalg.packed import PackedSymmetric
 
 __all__ = ["LARGEST_RESIDUAL", "check_diagonal", "check_inverse", "invert", "probe"]
@@ -38,8 +38,8 @@ class Symmetric(Protocol):
 
 def invert(
     matrix: PackedSymmetric,
-    report: Report | None = None,
-    by: Callable[[PackedSymmetric, Report | None], None] | None = None,
+    by: Callable[[PackedSymmetric, ProgressCallback | None], None],
+    report: ProgressCallback | None = None,
 ) -> float:
     """Replace a packed matrix A by P = A⁻¹ and return how far P·A is from the identity.
 
@@ -51,11 +51,10 @@ def invert(
     ----------
     matrix : PackedSymmetric
         Symmetric positive definite; overwritten.
+    by : callable
+        Does the work: called with the matrix and the report, it leaves the inverse in the matrix.
     report : callable, optional
         Called as ``report(done, total)`` as the work goes on.
-    by : callable, optional
-        The engine: called with the matrix and the report, it leaves the inverse in the matrix. In memory
-        if not given.
 
     Returns
     -------
@@ -67,7 +66,7 @@ def invert(
     NotPositiveDefiniteError
         With the columns at fault: all whose diagonal is not positive, before any work, or the first
         whose pivot is not positive.
-    PrecisionError
+    InaccurateInverseError
         If the residual is above ``LARGEST_RESIDUAL``.
 
     Examples
@@ -76,17 +75,12 @@ def invert(
     >>> from deql.linalg.packed import PackedSymmetric
     >>> from deql.linalg.invert import invert
     >>> a = PackedSymmetric.from_dense(np.diag([2.0, 4.0]), tile=2)
-    >>> residual = invert(a)
-    >>> a.to_dense()
-    array([[0.5 , 0.  ],
-           [0.  , 0.25]])
+    >>> residual = invert(a, lambda matrix, report: matrix.data.put([0, 3], [0.5, 0.25]))
+    >>> residual
+    0.0
     """
     check_diagonal(matrix)
     images = probe(matrix)
-    if by is None:
-        from deql.linalg.engines.memory import sweep_in_memory
-
-        by = sweep_in_memory
     by(matrix, report)
     matrix.mirror_diagonal_tiles()
     return check_inverse(matrix, images)
@@ -116,13 +110,13 @@ def probe(matrix: Symmetric) -> NDArray[np.float64]:
 
 
 def check_inverse(matrix: Symmetric, images: NDArray[np.float64]) -> float:
-    """The largest entry of |P·A·x − x|, given A·x; raise PrecisionError if it is above ``LARGEST_RESIDUAL``."""
+    """The largest entry of |P·A·x − x|, given A·x; raise InaccurateInverseError if it is above ``LARGEST_RESIDUAL``."""
     # Each probe is scaled so that its image is representable whatever the weights' size.
     scale = np.abs(images).max(axis=0)
     back = matrix.matvec(images / scale) * scale
     residual = float(np.abs(back - _signs(matrix)).max())
     if not residual <= LARGEST_RESIDUAL:
-        raise PrecisionError(
+        raise InaccurateInverseError(
             f"the inverse is off by {residual:.1g} (at most {LARGEST_RESIDUAL} is accepted): "
             f"the matrix is too ill-conditioned for {matrix.dtype}"
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.errors import NotPositiveDefiniteError
 
-__all__ = ["Arithmetic", "Piece", "Tiles", "not_positive", "sweep"]
+__all__ = ["BlockProducts", "Piece", "Tiles", "not_positive", "sweep"]
 
 
 class Piece(NamedTuple):
@@ -37,8 +37,8 @@ class Tiles(Protocol):
         """Copy the panel back into columns ``start`` … ``stop − 1``, and their mirror images."""
 
 
-class Arithmetic(Protocol):
-    """The products of a sweep, in one place and precision."""
+class BlockProducts(Protocol):
+    """The matrix products and inverses of a sweep, wherever they are computed."""
 
     def panel(self, rows: int, columns: int) -> Any:
         """Room for an array."""
@@ -66,7 +66,7 @@ def not_positive(column: int) -> NotPositiveDefiniteError:
     )
 
 
-def sweep(tiles: Tiles, arithmetic: Arithmetic, report: Report | None = None, done: int = 0) -> None:
+def sweep(tiles: Tiles, products: BlockProducts, report: ProgressCallback | None = None, done: int = 0) -> None:
     """Replace a symmetric positive definite matrix by its inverse.
 
     For each pivot block k, with Q = A_kk⁻¹ and N_i = A_ik·Q,
@@ -84,7 +84,7 @@ def sweep(tiles: Tiles, arithmetic: Arithmetic, report: Report | None = None, do
     ----------
     tiles : Tiles
         Overwritten by its inverse. After an error its content is undefined.
-    arithmetic : Arithmetic
+    products : BlockProducts
     report : callable, optional
         Called as ``report(done, total)`` after each pivot.
     done : int, default 0
@@ -110,12 +110,12 @@ def sweep(tiles: Tiles, arithmetic: Arithmetic, report: Report | None = None, do
     """
     pivots = tiles.pivots()
     for number, (start, stop) in enumerate(pivots[done:], done + 1):
-        panel = arithmetic.panel(tiles.n, stop - start)
+        panel = products.panel(tiles.n, stop - start)
         tiles.gather(start, stop, panel)
-        inverse = arithmetic.invert(panel[start:stop], start)
-        solved = arithmetic.solve(panel, inverse)
+        inverse = products.invert(panel[start:stop], start)
+        solved = products.solve(panel, inverse)
         for piece in tiles.pieces(start, stop):
-            arithmetic.update(piece, 1 if piece.top < start else -1)
+            products.update(piece, 1 if piece.top < start else -1)
         solved[:start] *= -1
         solved[start:stop] = inverse
         del inverse  # its memory is the next one's

@@ -1,18 +1,16 @@
-"""Sizes and names that engines and planner share: tiles, pivots, panels, precisions."""
+"""Sizes and names that engines and planner share: tiles, pivots, panels, arithmetics."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
 
 __all__ = [
+    "ARITHMETICS",
     "DEVICE_SLICE",
-    "PRECISIONS",
     "STRIP",
     "WIDEST_PIVOT",
-    "check_engine",
     "choose_tile",
     "device_memory",
     "device_panels",
@@ -28,22 +26,9 @@ WIDEST_PIVOT = 8192
 DEVICE_SLICE = 2**30
 """Bytes on a device for the dense rows of users that are summed at once, or for the slabs that stream through it."""
 
-PRECISIONS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
-"""Of products on a device. float32, float64: plain. fp16x3, bf16x3, tf32x3: each number as the sum of two shorter ones,
-three products on tensor cores. tf32: 11 bits, one product on tensor cores."""
-
-
-def check_engine(engine: str, dtype: str) -> None:
-    """Raise ParameterError unless there is such an engine and such a type.
-
-    Examples
-    --------
-    >>> check_engine("auto", "float32")
-    """
-    if engine not in ("auto", "memory", "disk", "torch"):
-        raise ParameterError(f"engine must be 'auto', 'memory', 'disk' or 'torch', got {engine!r}")
-    if dtype not in ("float32", "float64"):
-        raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+ARITHMETICS = ("float32", "fp16x3", "bf16x3", "tf32x3", "tf32", "float64")
+"""Of matrix products on a device. float32, float64: plain. fp16x3, bf16x3, tf32x3: each number as the sum of two
+shorter ones, three products on tensor cores. tf32: 11 bits, one product on tensor cores."""
 
 
 def choose_tile(n: int) -> int:

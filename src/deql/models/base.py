@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
-from deql._system.progress import Report, stages
+from deql._system.docstrings import with_inherited_sections
+from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
@@ -26,7 +27,7 @@ from deql.ranking.histories import NO_ITEM, Histories, History, Recommendations,
 
 __all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
 
-OF_THE_MACHINE = frozenset({"progress", "memory", "folder", "device"})
+OF_THE_MACHINE = frozenset({"progress", "device"})
 """Parameters that say how a model is computed here, and nothing of the model."""
 
 NOT_IN_WORDS = OF_THE_MACHINE | {"W"}
@@ -66,13 +67,16 @@ class Recommender(ABC):
     _is_linear: ClassVar[bool] = True
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = with_inherited_sections(cls)
+
     @abstractmethod
     def _learn(self, data: Interactions) -> None:
         """Set the fitted attributes of the subclass."""
 
     @abstractmethod
     def _rank(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Best columns and their scores for rows that have a history."""
 
@@ -82,7 +86,7 @@ class Recommender(ABC):
         matrix: csr_array,
         k: int,
         squares: NDArray[np.float64] | None,
-        report: Report | None,
+        report: ProgressCallback | None,
     ) -> NDArray[np.int32]:
         """Best unseen columns under models with this one's ``_shared_fit``: models × rows × k, for evaluation.
 
@@ -117,18 +121,20 @@ class Recommender(ABC):
         """Hyper-parameters by name, as scikit-learn expects."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    @property
-    def _params_in_words(self) -> dict[str, Any]:
-        """Those of the fit that describe the model; what is None is as it is by default."""
-        return {
-            name: value for name, value in self.fitted_params_.items() if name not in NOT_IN_WORDS and value is not None
-        }
+    def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Those hyper-parameters that describe the model, as plain values; what is None is as it is by default."""
+        return {name: value for name, value in params.items() if name not in NOT_IN_WORDS and value is not None}
+
+    @classmethod
+    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+        """Hyper-parameters from what :meth:`_in_words` gave, or gave in an earlier version."""
+        return words
 
     def set_params(self, **params: Any) -> Self:
         """Change hyper-parameters; takes effect at the next ``fit``."""
         for name, value in params.items():
             if name not in self.get_params():
-                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}")
+                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}", parameter=name)
             setattr(self, name, value)
         return self
 
@@ -319,12 +325,14 @@ class Recommender(ABC):
     def _as_record(self) -> ModelRecord:
         arrays, facts = self._state()
         # Without the parameters that are as by default: older versions, which may not know them, can read the file.
-        return ModelRecord(type(self).__name__, self._params_in_words, self.items_, self.titles_, arrays, facts)
+        return ModelRecord(
+            type(self).__name__, self._in_words(self.fitted_params_), self.items_, self.titles_, arrays, facts
+        )
 
     @classmethod
     def _from_record(cls, record: ModelRecord) -> Self:
         """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
-        model = cls(**record.parameters)
+        model = cls(**cls._from_words({**record.parameters}))
         model.items_, model.titles_ = record.items, record.titles
         model._restore(record.arrays, record.facts)
         model.fitted_params_ = model.get_params()

@@ -28,8 +28,6 @@ class CustomLinear(ExplicitAutoencoder):
     W : array or sparse matrix, n × n, or callable
         The weights, with rows and columns in the order of the data's items; or a function that gives them for the
         training data, an :class:`~deql.Interactions`, so that the model can be fitted on many splits.
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Examples
     --------

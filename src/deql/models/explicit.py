@@ -16,11 +16,6 @@ from deql.ranking.exact_sum import add_exactly
 __all__ = ["ExplicitAutoencoder"]
 
 
-class _Fitted(StoredWeights):
-    # Kept off the dataclass below so that it is an attribute, not a hyper-parameter.
-    weights_: csc_array | NDArray[np.floating]
-
-
 @njit(cache=True, nogil=True)
 def _sparse_parts(indptr, rows, data, items, values, target, out):  # type: ignore[no-untyped-def]
     p, end = indptr[target], indptr[target + 1]
@@ -56,13 +51,8 @@ def _score_dense_pairs(first, last, weights, indptr, indices, values, pair_indpt
 
 
 @dataclass(eq=False)
-class ExplicitAutoencoder(_Fitted):
+class ExplicitAutoencoder(StoredWeights):
     """Base of models that hold W entry by entry.
-
-    Parameters
-    ----------
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Attributes
     ----------
@@ -82,7 +72,7 @@ class ExplicitAutoencoder(_Fitted):
             with np.errstate(over="ignore", invalid="ignore"):
                 values *= scale.astype(values.dtype)
             self._check_scaled(values)
-        self.weights_ = weights
+        self.weights_: csc_array | NDArray[np.floating] = weights
 
     def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
         scores = matrix @ self.weights_

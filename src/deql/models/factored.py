@@ -17,13 +17,6 @@ from deql.ranking.exact_sum import add_exactly
 __all__ = ["FactoredAutoencoder", "row_products"]
 
 
-class _Fitted(StoredWeights):
-    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
-    left_: NDArray[np.float32]
-    right_: NDArray[np.float32]
-    shift_: NDArray[np.float64]
-
-
 @njit(cache=True, nogil=True)
 def _parts(left, right, shift, items, values, target, out):  # type: ignore[no-untyped-def]
     for t in range(len(items)):
@@ -51,19 +44,15 @@ def row_products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArr
 
 
 @dataclass(eq=False)
-class FactoredAutoencoder(_Fitted):
+class FactoredAutoencoder(StoredWeights):
     """Base of models whose W has two thin factors.
-
-    Parameters
-    ----------
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Attributes
     ----------
     left_, right_ : ndarray of float32, n × rank
         W = left_·right_ᵀ + diag(shift_).
     shift_ : ndarray of float64
+        Added to the diagonal of W.
     """
 
     def _keep(

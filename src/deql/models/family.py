@@ -30,14 +30,12 @@ class _Decoupled(LinearAutoencoder):
 
 @dataclass(eq=False)
 class EASE(_Decoupled):
-    """Ridge regression of each item on the others (eq:1-0): W_ji = −P_ji/P_ii, W_ii = 0.
+    """Ridge regression of each item on the others: W_ji = −P_ji/P_ii, W_ii = 0 (eq. 1 of the paper).
 
     Parameters
     ----------
     l2 : float, default 250
-        Ridge.
-    **other
-        See :class:`~deql.models.linear.LinearAutoencoder`.
+        Ridge: what is added to the diagonal of the Gram matrix. More of it trusts rare items less.
 
     Examples
     --------
@@ -64,9 +62,7 @@ class LAE(_Decoupled):
     Parameters
     ----------
     l2 : float, default 250
-        Ridge.
-    **other
-        See :class:`~deql.models.linear.LinearAutoencoder`.
+        Ridge: what is added to the diagonal of the Gram matrix. More of it trusts rare items less.
 
     Examples
     --------
@@ -88,11 +84,9 @@ class DLAE(_Decoupled):
     Parameters
     ----------
     l2 : float, default 60
-        Ridge as the Gram matrix sees it.
+        Ridge as the Gram matrix sees it: what is added to its diagonal, λ/((1−p)²·κ) of the paper's λ.
     dropout : float, default 0.3
-        Share of the entries dropped, p.
-    **other
-        See :class:`~deql.models.linear.LinearAutoencoder`.
+        Share of a user's items that training hides, from 0 to below 1; p in the paper.
 
     Examples
     --------
@@ -110,16 +104,14 @@ class DLAE(_Decoupled):
 
 @dataclass(eq=False)
 class EDLAE(_Decoupled):
-    """Emphasised denoising (eq:m2): only dropped entries count (b = 0), zero diagonal.
+    """Emphasised denoising: only dropped entries count, and the diagonal is zero (b = 0; eq. 4 of the paper).
 
     Parameters
     ----------
     l2 : float, default 60
-        Ridge as the Gram matrix sees it.
+        Ridge as the Gram matrix sees it: what is added to its diagonal, λ/((1−p)²·κ) of the paper's λ.
     dropout : float, default 0.3
-        Share of the entries dropped, p.
-    **other
-        See :class:`~deql.models.linear.LinearAutoencoder`.
+        Share of a user's items that training hides, from 0 to below 1; p in the paper.
 
     Examples
     --------
@@ -159,11 +151,9 @@ class RLAE(_Relaxed):
     Parameters
     ----------
     l2 : float, default 250
-        Ridge.
+        Ridge: what is added to the diagonal of the Gram matrix. More of it trusts rare items less.
     xi : float, default 0.1
-        The bound ξ, from 0 to 1.
-    **other
-        See :class:`~deql.models.linear.LinearAutoencoder`.
+        How much an item may speak for itself: the bound ξ of the diagonal, from 0 to 1.
 
     Examples
     --------
@@ -185,13 +175,12 @@ class RDLAE(_Relaxed):
     Parameters
     ----------
     l2 : float, default 60
-        Ridge as the Gram matrix sees it.
+        Ridge as the Gram matrix sees it: what is added to its diagonal, λ/((1−p)²·κ) of the paper's λ.
     dropout : float, default 0.3
-        Share of the entries dropped, p.
+        Share of a user's items that training hides, from 0 to below 1; p in the paper.
     xi : float, default 0.1
-        The bound ξ, from 0 to 1, for weights of inputs that are not rescaled after dropout.
-    **other
-        See :class:`~deql.models.linear.LinearAutoencoder`.
+        How much an item may speak for itself: the bound ξ of the diagonal, from 0 to 1, for weights of inputs that
+        are not rescaled after dropout.
 
     Examples
     --------
@@ -211,23 +200,22 @@ class RDLAE(_Relaxed):
 class DEQL(_Decoupled):
     """The paper's model: any emphasis b on kept entries relative to dropped ones, b > 1 included.
 
-    Minimises the expected loss eq:4 plus ridge (eq:8); with ``l2=0`` it is the paper's DEQL(plain),
-    with a ridge DEQL(L2), and with ``zero_diagonal=True`` DEQL(L2 + zero-diag), which is EDLAE at the
-    same l2.
+    Some of each user's items are dropped from the input, and all are to be restored: errors at dropped items weigh a,
+    those at kept ones b (eq. 5 of the paper, with the ridge of eq. 14). With ``l2=0`` it is the paper's DEQL(plain),
+    with a ridge DEQL(L2), and with ``zero_diagonal=True`` DEQL(L2 + zero-diag), which is EDLAE at the same l2.
 
     Parameters
     ----------
     l2 : float, default 60
-        Ridge as the Gram matrix sees it, λ' = λ/((1−p)²·κ) with κ = p·a² + (1−p)·b². At a fixed l2 only
-        the ratio of b to a matters.
+        Ridge as the Gram matrix sees it: what is added to its diagonal, λ/((1−p)²·κ) of the paper's λ, with
+        κ = p·a² + (1−p)·b². At a fixed l2 only the ratio of b to a matters.
     dropout : float, default 0.3
-        Share of the entries dropped, p.
+        Share of a user's items that training hides, from 0 to below 1; p in the paper.
     b : float, default 0.5
-        The ratio b/a. 0 is EDLAE, 1 is DLAE, infinity stands for a = 0.
+        How much errors at kept items weigh beside those at dropped ones, b/a in the paper. 0 is EDLAE, 1 is DLAE,
+        infinity stands for a = 0.
     zero_diagonal : bool, default False
-        Constrain the diagonal of W to zero (eq:11).
-    **other
-        See :class:`~deql.models.linear.LinearAutoencoder`.
+        No item may speak for itself: the diagonal of W is constrained to zero (eq. 17).
 
     Examples
     --------
@@ -265,7 +253,9 @@ class DEQL(_Decoupled):
         check_range("a", a, 0.0, np.inf)
         check_range("b", b, 0.0, np.inf)
         if np.isinf(b):
-            raise ParameterError("b must be finite in the paper's terms: for kept entries alone say a=0, b=1")
+            raise ParameterError(
+                "b must be finite in the paper's terms: for kept entries alone say a=0, b=1", parameter="b"
+            )
         if p * a**2 + (1 - p) * b**2 == 0:
             raise ParameterError(
                 f"the loss is empty at p={p:g}, a={a:g}, b={b:g}: neither dropped nor kept entries count"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import run_slices
 from deql.data import Interactions
-from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, PrecisionError, name_some
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io import model_file
+from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.solve import Options, solve
+from deql.linalg.planner.choose import as_engine, engine_from
+from deql.linalg.solve import solve
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
 from deql.models.solvable import check_solvable_without_ridge
@@ -33,46 +35,24 @@ from deql.ranking.shortlist import user_bounds
 from deql.rules import paper_l2, scale_columns
 
 if TYPE_CHECKING:
-    from deql.linalg.engines.torch_packed import DevicePacked
     from deql.ranking.quantised import QuantisedRows
 
 __all__ = ["LinearAutoencoder"]
 
 
-class _Fitted(Recommender):
-    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
-    precision_: PackedSymmetric
-    gain_: NDArray[np.float64]
-    shift_: NDArray[np.float64]
-    gram_diagonal_: NDArray[np.float64]
-    residual_: float
-    engine_: str
-    on_device_: DevicePacked | None
-    quantised_rows_: QuantisedRows | None
-
-
 @dataclass(eq=False)
-class LinearAutoencoder(_Fitted):
+class LinearAutoencoder(Recommender):
     """Base of the models whose weights are W = P·diag(gain) + diag(shift).
 
     Parameters
     ----------
     user_power : float, default 0
-        γ: user u weighs |u|^(−γ) in the Gram matrix. Above 0, heavy users count for less.
+        Above 0, users with many items count for less: user u weighs |u|^(−γ) in the Gram matrix, with γ this.
     popularity_power : float, default 0
-        α: column i of W is scaled by count_i^(−α). Above 0, popular items are held back.
-    engine : {"auto", "memory", "disk", "torch"}, default "auto"
-        Where the inverse is computed; ``engine_`` says which one ran. See docs/engines.md.
-    memory : int or str, optional
-        What the disk engine may take, such as ``"4GiB"``; half of what is free if not given.
-    folder : path, optional
-        Where the disk engine keeps its tiles. A fit that was killed goes on if it is given the same folder; a fit of
-        other data or parameters needs another one.
-    precision : str, optional
-        Of the torch engine's products: float32, fp16x3, bf16x3, tf32x3, tf32 or float64; the fastest that is
-        as accurate as ``dtype`` if not given.
-    device : str, optional
-        Of the torch engine, such as ``"cuda:1"``; ``"cuda"`` if not given.
+        Above 0, popular items are held back: column i of W is scaled by count_i^(−α), with α this.
+    engine : {"auto", "memory", "disk", "torch"} or an object of :mod:`deql.engines`, default "auto"
+        Where the inverse is computed: ``deql.engines.Disk(memory="4GiB")``, or a name if its own parameters may stay as
+        they are by default. ``engine_`` says which one ran. See docs/engines.md.
     dtype : {"float32", "float64"}, default "float32"
         Type of the Gram matrix and its inverse.
     progress : bool, default False
@@ -81,28 +61,26 @@ class LinearAutoencoder(_Fitted):
     Attributes
     ----------
     precision_ : PackedSymmetric
-        P, in half of n² numbers.
+        P, the inverse of A = RᵀΛR + p/(1−p)·diag(D) + l2·I, in half of n² numbers.
     gain_, shift_ : ndarray of float64
-        W = P·diag(gain_) + diag(shift_).
+        The weights: W = P·diag(gain_) + diag(shift_).
     gram_diagonal_ : ndarray of float64
-        D, the diagonal of RᵀΛR.
+        D, the diagonal of the Gram matrix RᵀΛR.
     paper_l2_ : float
-        The paper's λ at a = 1.
+        The paper's λ that belongs to l2, at a = 1.
     residual_ : float
         How far P·A was from the identity on random vectors.
     engine_ : str
-        The engine that ran.
+        Name of the engine that ran.
     on_device_ : DevicePacked or None
-        P once more, on the device that ranks.
+        P once more, on the device that ranks; see :meth:`to`.
+    quantised_rows_ : QuantisedRows or None
+        P once more, by rows in 8 bits; see :meth:`quantize_rows`.
     """
 
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
-    engine: str = field(default="auto", kw_only=True)
-    memory: int | str | None = field(default=None, kw_only=True)
-    folder: str | os.PathLike[str] | None = field(default=None, kw_only=True)
-    precision: str | None = field(default=None, kw_only=True)
-    device: str | None = field(default=None, kw_only=True)
+    engine: str | Engine = field(default="auto", kw_only=True)
     dtype: str = field(default="float32", kw_only=True)
     progress: bool = field(default=False, kw_only=True)
 
@@ -131,23 +109,30 @@ class LinearAutoencoder(_Fitted):
         return False
 
     @property
-    def _options(self) -> Options:
-        """Where and how P is computed."""
-        return Options(self.engine, self.dtype, self.memory, self.folder, self.precision, self.device)
-
-    @property
     def paper_l2_(self) -> float:
         """The paper's λ that belongs to this l2, at a = 1 (b = 1 if a = 0)."""
         self._check_fitted()
         fitted = type(self)(**self.fitted_params_)
         return paper_l2(fitted._ridge, fitted._dropped, fitted._kept_weight)
 
+    def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._in_words(params) | as_engine(params["engine"]).words
+
+    @classmethod
+    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+        # An arithmetic was called a precision in files of version 0.1.
+        how = {
+            "engine": words.pop("engine", "auto"),
+            "arithmetic": words.pop("precision", words.pop("arithmetic", None)),
+        }
+        return words | {"engine": engine_from(how)}
+
     def _check_parameters(self) -> None:
         check_range("l2", getattr(self, "l2", 0.0), 0.0, np.inf)
         check_range("dropout", getattr(self, "dropout", 0.0), 0.0, 1.0, below=True)
         check_range("user_power", self.user_power, -np.inf, np.inf)
         check_range("popularity_power", self.popularity_power, -np.inf, np.inf)
-        self._options.check()
+        as_engine(self.engine).check(self.dtype)
 
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
         """Fit as :meth:`fit` does, with the Gram matrix of these data and this user_power already there.
@@ -201,23 +186,23 @@ class LinearAutoencoder(_Fitted):
         added = self._dropped / (1.0 - self._dropped) * diagonal + self._ridge
         with stages(self.progress) as stage:
             try:
-                solved = solve(
-                    data.matrix, added, self._options,
-                    weights=weights, shared=None if shared is None else shared.matrix, stage=stage,
-                )  # fmt: skip
-            except (NotPositiveDefiniteError, PrecisionError) as error:
-                advice = f"set l2 above {self._ridge:g}" + (
-                    "" if self.dtype == "float64" else " or use dtype='float64'"
-                )
-                if isinstance(error, PrecisionError):
-                    raise PrecisionError(f"{error}; {advice}") from None
-                raise NotPositiveDefiniteError(
+                problem = Problem(data.matrix, added, weights, self.dtype)
+                kept = None if shared is None else shared.matrix
+                solved = solve(problem, self.engine, shared=kept, stage=stage)
+            except (NotPositiveDefiniteError, InaccurateInverseError) as error:
+                advice: tuple[Any, ...] = (f"; set l2 above {self._ridge:g}",)
+                if self.dtype != "float64":
+                    advice += (" or use ", Setting("dtype", "float64"))
+                if isinstance(error, InaccurateInverseError):
+                    raise InaccurateInverseError(*error.args, *advice) from None
+                said = (
                     f"the Gram matrix cannot be inverted at item {name_some(data.items[error.indices])}: "
-                    f"it follows from the items before it; {advice}",
-                    error.indices,
-                ) from None
+                    "it follows from the items before it"
+                )
+                raise NotPositiveDefiniteError((said, *advice), error.indices) from None
         self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
-        self.engine_, self.on_device_, self.quantised_rows_ = solved.engine, solved.on_device, None
+        self.engine_, self.on_device_ = solved.engine, solved.on_device
+        self.quantised_rows_: QuantisedRows | None = None
         self._apply_rule()
 
     def _apply_rule(self) -> None:
@@ -389,7 +374,7 @@ class LinearAutoencoder(_Fitted):
             self.quantised_rows_ = QuantisedRows(self.precision_, codes, steps)
 
     def _rank(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
@@ -403,7 +388,7 @@ class LinearAutoencoder(_Fitted):
         matrix: csr_array,
         k: int,
         squares: NDArray[np.float64] | None,
-        report: Report | None,
+        report: ProgressCallback | None,
     ) -> NDArray[np.int32]:
         gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
         # Models that share P share its copy on a device, whichever of them was sent there.
@@ -415,7 +400,7 @@ class LinearAutoencoder(_Fitted):
 
     @property
     def _fit_key(self) -> Any:
-        return self._ridge, self._dropped, self.user_power, self._options
+        return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine)
 
     @property
     def _shared_fit(self) -> object | None:

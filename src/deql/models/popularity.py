@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 from deql.models.base import Recommender
 from deql.ranking.histories import NO_ITEM
@@ -19,6 +19,11 @@ __all__ = ["Popularity"]
 @dataclass(eq=False)
 class Popularity(Recommender):
     """Recommends what most users have; the score is the share of users who have the item.
+
+    Parameters
+    ----------
+    progress : bool, default False
+        Show progress bars on standard error.
 
     Examples
     --------
@@ -39,7 +44,7 @@ class Popularity(Recommender):
         """Nothing beyond the counts that every model keeps."""
 
     def _rank(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: Report | None
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         longest = int(np.diff(matrix.indptr).max(initial=0)) if exclude_seen else 0
         order, shares = self._popular(min(len(self.items_), k + longest), allowed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, read_only, run_slices
 from deql.errors import ParameterError
 from deql.models.base import Recommender
@@ -29,7 +29,7 @@ class StoredWeights(Recommender):
     Parameters
     ----------
     popularity_power : float, default 0
-        α: column i of W is scaled by count_i^(−α). Above 0, popular items are held back.
+        Above 0, popular items are held back: column i of W is scaled by count_i^(−α), with α this.
     progress : bool, default False
         Show progress bars on standard error.
     """
@@ -95,7 +95,7 @@ class StoredWeights(Recommender):
         k: int,
         exclude_seen: bool,
         allowed: NDArray[np.bool_],
-        report: Report | None,
+        report: ProgressCallback | None,
         squares: NDArray[np.float64] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         with blas_limited():
@@ -110,7 +110,7 @@ class StoredWeights(Recommender):
         matrix: csr_array,
         k: int,
         squares: NDArray[np.float64] | None,
-        report: Report | None,
+        report: ProgressCallback | None,
     ) -> NDArray[np.int32]:
         everything = np.ones(len(self.items_), bool)
         return self._rank(matrix, k, True, everything, report, None if squares is None else squares[0])[0][None]

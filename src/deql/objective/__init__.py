@@ -1,4 +1,4 @@
-"""The loss in general: its moments, its value, and its minimiser for any distributions (definition of DEQL, eq:3).
+"""The loss in general: its moments, its value, and its minimiser for any distributions (definition of DEQL, eq. 8).
 
 A loss is given by its moments: H^(i) = E[XᵀX] and v^(i) = E[XᵀY_i] of each column i, as a function
 ``moments(i)``. :func:`solve` minimises it. :class:`Corruption` has the moments of the losses that have a
@@ -6,7 +6,7 @@ formula, :func:`from_sampler` estimates those that have none, and :func:`solve_u
 all H^(i) are close to one matrix. See docs/objectives.md.
 
 :func:`moments`, :func:`expected_loss`, :func:`sampled_loss` and :func:`brute_force` are the paper's own loss
-(eq:4) in its own parameters, for checking and for study.
+(eq. 5) in its own parameters, for checking and for study.
 """
 
 from deql.objective.columns import solve

@@ -52,13 +52,15 @@ def check_ridge(lam: Any) -> None:
 def check_callable(name: str, value: Any, gives: str) -> None:
     """Raise ParameterError unless ``value`` can be called."""
     if not callable(value):
-        raise ParameterError(f"{name} must be a function that gives {gives}, got {type(value).__name__}")
+        raise ParameterError(
+            f"{name} must be a function that gives {gives}, got {type(value).__name__}", parameter=name
+        )
 
 
 def check_item(i: Any, n: int) -> None:
     """Raise ParameterError unless i is the number of one of n items."""
     if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < n:
-        raise ParameterError(f"i must be the number of an item, from 0 to {n - 1:,}, got {i!r}")
+        raise ParameterError(f"i must be the number of an item, from 0 to {n - 1:,}, got {i!r}", parameter="i")
 
 
 def as_real(value: Any, what: str, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The minimiser of any DEQL (eq:3): one Cholesky factor for each column, columns in threads."""
+"""The minimiser of any DEQL (eq. 8): one Cholesky factor for each column, columns in threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def solve(
     items: Any = None,
     progress: bool = False,
 ) -> Matrix:
-    """W with W_i = (H^(i) + λI)⁻¹ v^(i) for every column i: the minimiser of any DEQL (eq:3, eq:10).
+    """W with W_i = (H^(i) + λI)⁻¹ v^(i) for every column i: the minimiser of any DEQL (eq. 8, eq. 16).
 
     Columns are solved in threads, O(n³) each. It is O(n³) for all of them together where the moments
     allow it: a :class:`~deql.objective.Corruption` goes through :func:`~deql.objective.solve_updates`, and an H
@@ -58,7 +58,7 @@ def solve(
     lam : float, default 0
         The paper's λ, added to the diagonal of every H^(i).
     zero_diagonal : bool, default False
-        Minimise subject to W_ii = 0, over the other entries (eq:9).
+        Minimise subject to W_ii = 0, over the other entries (eq. 15).
     items : sequence, optional
         Item ids for error messages; ``moments.items`` if not given.
     progress : bool, default False
@@ -125,7 +125,7 @@ def _count(moments: Moments, n: int | None) -> tuple[int, tuple[Any, Any] | None
     """How many items there are, and the first moments if they had to be asked for that."""
     own = getattr(moments, "n", None)
     if n is not None and own is not None and n != own:
-        raise ParameterError(f"n must be {own:,}, the number of items of these moments, got {n!r}")
+        raise ParameterError(f"n must be {own:,}, the number of items of these moments, got {n!r}", parameter="n")
     count = own if n is None else n
     if count is not None:
         check_whole("n", count)
@@ -187,7 +187,7 @@ def _minimise(group: _Group, lam: float, zero_diagonal: bool, items: Any) -> Mat
     H, V = group.H, group.V
     places = np.arange(len(V)), group.start + np.arange(len(V))
     if zero_diagonal and len(V) == 1:
-        # H without its row and column i (eq:7), which alone must be positive definite: H itself need not be.
+        # H without its row and column i (eq. 13), which alone must be positive definite: H itself need not be.
         i = group.start
         H[i] = H[:, i] = V[0, i] = 0
         H[i, i] = 1
@@ -203,7 +203,7 @@ def _minimise(group: _Group, lam: float, zero_diagonal: bool, items: Any) -> Mat
     if zero_diagonal and len(V) > 1:
         units = np.zeros_like(V)
         units[places] = 1
-        back = _substitute(upper, units)  # eq:11: H⁻¹·e_i, taken off so often that W_ii is 0
+        back = _substitute(upper, units)  # eq. 17: H⁻¹·e_i, taken off so often that W_ii is 0
         rows -= (rows[places] / back[places])[:, None] * back
     if zero_diagonal:
         rows[places] = 0

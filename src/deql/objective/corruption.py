@@ -1,6 +1,6 @@
 """Moments that have a formula: dropout, its emphasis, weights of users, and added noise, in any combination.
 
-Input and target of column i are X = A^(i)·(Δ⊙R + E) and Y_i = A^(i)·R_i, as in eq:4 with noise E. Entry (u, j) is
+Input and target of column i are X = A^(i)·(Δ⊙R + E) and Y_i = A^(i)·R_i, as in eq. 5 with noise E. Entry (u, j) is
 kept with chance q_j = 1 − p_j, A_ui is b where Δ_ui keeps and a where it drops, E has independent
 entries of mean 0 and variance σ_j², and user u counts w_u. Only Δ_ui and A_ui depend on each other. With S = RᵀΛR,
 D its diagonal, Σw = Σ_u w_u and κ_i = E[A_ui²] = p_i·a² + q_i·b²:
@@ -9,7 +9,7 @@ D its diagonal, Σw = Σ_u w_u and κ_i = E[A_ui²] = p_i·a² + q_i·b²:
     H_ij = b²·q_i·q_j·S_ij             H_ii = b²·q_i·D_i + κ_i·Σw·σ_i²       E[A_ui²·Δ_ui] = q_i·b²
     v_j  = κ_i·q_j·S_ji                v_i  = b²·q_i·D_i
 
-which is Lemma 1 if all p_j are one p and σ = 0. So with K_jk = q_j·q_k·S_jk and K_jj = q_j·D_j + Σw·σ_j², H^(i)/κ_i
+which is Lemma 3.2 if all p_j are one p and σ = 0. So with K_jk = q_j·q_k·S_jk and K_jj = q_j·D_j + Σw·σ_j², H^(i)/κ_i
 differs from K in row and column i alone: a change of rank two, made of K's own row i and e_i.
 """
 
@@ -90,7 +90,7 @@ class Corruption:
         if user_weights is not None:
             weights = as_real(user_weights, "user_weights", (table.n_users,))
             if not (np.isfinite(weights) & (weights >= 0)).all():
-                raise ParameterError("user_weights must be finite and not negative")
+                raise ParameterError("user_weights must be finite and not negative", parameter="user_weights")
         S = gram(table.matrix, weights=weights, dtype=np.float64).to_dense()
         self._set(S, float(weights.sum()), table.items, dropout, a, b, noise_variance, l2)
 
@@ -211,5 +211,5 @@ def _of_items(value: ArrayLike, name: str, n: int, items: Any, most: float = np.
     if bad.size:
         bounds = "from 0 up" if most == np.inf else f"from 0 to below {most:g}"
         whose = f" for item {item_name(int(bad[0]), items)}" if array.ndim else ""
-        raise ParameterError(f"{name} must be {bounds}, got {numbers[bad[0]]:g}{whose}")
+        raise ParameterError(f"{name} must be {bounds}, got {numbers[bad[0]]:g}{whose}", parameter=name)
     return numbers

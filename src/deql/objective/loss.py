@@ -16,7 +16,7 @@ Matrix = NDArray[np.float64]
 
 
 def moments(S: Matrix, i: int, *, p: float, a: float, b: float) -> tuple[Matrix, Matrix]:
-    """H^(i) = E[XᵀX] and v^(i) = E[XᵀY_i] of column i, entry by entry as Lemma 1 gives them.
+    """H^(i) = E[XᵀX] and v^(i) = E[XᵀY_i] of column i, entry by entry as Lemma 3.2 gives them.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ def moments(S: Matrix, i: int, *, p: float, a: float, b: float) -> tuple[Matrix,
 
 
 def expected_loss(W: Matrix, S: Matrix, *, lam: float, p: float, a: float, b: float) -> float:
-    """The expected loss of any W (eq:5.5) plus λ·‖W‖², without sampling and without n matrices H^(i).
+    """The expected loss of any W (eq. 11) plus λ·‖W‖², without sampling and without n matrices H^(i).
 
     With κ = p·a² + (1−p)·b², w the column without its own entry d = W_ii, and A₀ = S + p/(1−p)·diag(S),
-    Lemma 1 sums up to
+    Lemma 3.2 sums up to
 
         (1−p)²κ·wᵀA₀w + 2(1−p)²b²·d·S_iᵀw + (1−p)b²·D_i·d² − 2(1−p)κ·S_iᵀw − 2(1−p)b²·D_i·d + κ·D_i.
 
@@ -101,7 +101,7 @@ def sampled_loss(
     seed: int = 0,
     weights: Matrix | None = None,
 ) -> tuple[float, float]:
-    """The same loss by sampling dropout masks (eq:m1): its mean and standard error.
+    """The same loss by sampling dropout masks (eq. 3): its mean and standard error.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ def brute_force(
     S : ndarray, n × n
         Gram matrix.
     lam, p, a, b : float
-        The paper's parameters. With b = 0 the diagonal is undetermined (eq:7) and taken as zero.
+        The paper's parameters. With b = 0 the diagonal is undetermined (eq. 13) and taken as zero.
     zero_diagonal : bool, default False
-        Minimise subject to W_ii = 0 (eq:9, with ridge), over the other entries.
+        Minimise subject to W_ii = 0 (eq. 15, with ridge), over the other entries.
     bound : float, optional
         Minimise subject to W_ii ≤ bound: where the free solution passes the bound, W_ii is fixed there.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from deql._system.checks import check_whole
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import DataError
 from deql.objective.checks import check_callable, check_item
@@ -45,7 +45,7 @@ def from_sampler(
     sampler : callable
         ``sampler(generator)`` draws once for all columns, with a :class:`numpy.random.Generator` as the only source of
         chance. It returns X and Y, users × items, sparse or dense, or X, Y and the emphasis A: then the error at
-        (u, i) counts A_ui² (eq:4), and H^(i) differs from item to item.
+        (u, i) counts A_ui² (eq. 5), and H^(i) differs from item to item.
         With ``per_item``, ``sampler(generator, i)`` draws from D^(i) and returns X and the column Y_i.
     n_samples : int
         How many draws, at least 2. The error falls with its square root; see :meth:`SampledMoments.relative_error`.
@@ -103,7 +103,7 @@ class _Draws:
         self.parts = len(first)
         self._check(first, self._where(0, 0))
 
-    def __call__(self, item: int = 0, report: Report | None = None) -> Iterator[tuple[Any, ...]]:
+    def __call__(self, item: int = 0, report: ProgressCallback | None = None) -> Iterator[tuple[Any, ...]]:
         for s in range(self.n_samples):
             found = self._draw(s, item)
             self._check(found, self._where(s, item))
@@ -240,7 +240,7 @@ def _ratio(error: Matrix, mean: Matrix) -> float:
 class _Shared(SampledMoments):
     """Draws without emphasis: one H, and v^(i) is column i of XᵀY."""
 
-    def __init__(self, draws: _Draws, report: Report | None) -> None:
+    def __init__(self, draws: _Draws, report: ProgressCallback | None) -> None:
         super().__init__(draws)
         second, cross = _Sums(self.n, self.n), _Sums(self.n, self.n)
         for X, Y in draws(report=report):
@@ -257,13 +257,13 @@ class _Shared(SampledMoments):
 class _Emphasised(SampledMoments):
     """Draws with emphasis: H^(i) = E[Xᵀ·diag(A_i²)·X], a block of items at a time."""
 
-    def __init__(self, draws: _Draws, report: Report | None) -> None:
+    def __init__(self, draws: _Draws, report: ProgressCallback | None) -> None:
         super().__init__(draws)
         self._width = int(np.clip(_BLOCK // (3 * 8 * self.n**2), 1, self.n))
         self._cross = _Sums(self.n, self.n)
         self._sum_block(0, report, self._cross)
 
-    def _sum_block(self, start: int, report: Report | None = None, cross: _Sums | None = None) -> None:
+    def _sum_block(self, start: int, report: ProgressCallback | None = None, cross: _Sums | None = None) -> None:
         stop = min(self.n, start + self._width)
         self._start, self._second = start, _Sums(self.n, self.n, stop - start)
         one = np.empty_like(self._second.total)

@@ -1,4 +1,4 @@
-"""The minimiser where every H^(i) is one matrix plus a low-rank change (theorem3): one inverse for all columns.
+"""The minimiser where every H^(i) is one matrix plus a low-rank change (Theorem 4.1): one inverse for all columns.
 
 With P = H₀⁻¹ and H^(i) = H₀ + U·C·Uᵀ, where U holds r vectors as columns and C is r × r and symmetric,
 
@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import blas_limited
-from deql.errors import DataError, NotPositiveDefiniteError, PrecisionError
-from deql.linalg.invert import invert
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError
+from deql.linalg.engines.memory import invert_in_memory
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
 from deql.objective.checks import (
@@ -100,7 +100,7 @@ def solve_updates(
     lam : float, default 0
         The paper's λ, added to the diagonal of every H^(i).
     zero_diagonal : bool, default False
-        Minimise subject to W_ii = 0, over the other entries (eq:9).
+        Minimise subject to W_ii = 0, over the other entries (eq. 15).
     items : sequence, optional
         Item ids for error messages.
     progress : bool, default False
@@ -144,19 +144,19 @@ def solve_updates(
     return W
 
 
-def _inverse(H0: Matrix, lam: float, items: Any, report: Report | None) -> Matrix:
+def _inverse(H0: Matrix, lam: float, items: Any, report: ProgressCallback | None) -> Matrix:
     packed = PackedSymmetric.from_dense(H0, choose_tile(len(H0)))
     packed.add_to_diagonal(np.full(len(H0), lam))
     try:
-        invert(packed, report)
+        invert_in_memory(packed, report)
     except NotPositiveDefiniteError as error:
         raise NotPositiveDefiniteError(
             f"H0 is not positive definite: what it says of item {item_name(error.indices[0], items)} is zero or "
             f"follows from the items before it; set lam above {lam:g}",
             error.indices,
         ) from None
-    except PrecisionError as error:
-        raise PrecisionError(f"{error}; set lam above {lam:g}") from None
+    except InaccurateInverseError as error:
+        raise InaccurateInverseError(f"{error}; set lam above {lam:g}") from None
     dense: Matrix = packed.to_dense()
     return dense
 
@@ -183,7 +183,7 @@ def _solve_slab(
     both = _with_images(vectors, H0, P, lam, [name for name in names for _ in range(rank + 1)])
     U, Z = (part.reshape(shape) for part in both)
     if zero_diagonal:
-        # P' = P − P_i·P_iᵀ/P_ii is the inverse without row and column i (eq:11): all else goes as with P.
+        # P' = P − P_i·P_iᵀ/P_ii is the inverse without row and column i (eq. 17): all else goes as with P.
         own_row = P[columns]
         own_entry = np.take_along_axis(Z, columns[:, None, None], axis=2)
         Z -= own_entry / P[columns, columns][:, None, None] * own_row[:, None, :]

@@ -11,14 +11,14 @@ import numpy as np
 from deql._system.tables import Cell, Grid, number
 from deql.paper.document import Figure, Section, capitalised
 from deql.paper.hyperparameters import ORIGINS, Choice, Origin
-from deql.paper.paper_datasets import Bench
+from deql.paper.measurement_log import Record
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import HEADS, LINEAR, METRICS, NAMES, WEIGHTED, reported
-from deql.paper.registry import Order, beside_paper, compared_heads
-from deql.paper.runs import Record, Run
+from deql.paper.table_request import MetricRow, TableRequest, metric_grid
 from deql.report import page, plots
 from deql.report.plots import Labels
 
-__all__ = ["accuracy", "best_passed"]
+__all__ = ["accuracy", "rows_passed"]
 
 MET = 0.0002
 """How near a number must come to be met: two units of the last digit that the paper prints."""
@@ -36,116 +36,93 @@ _OURS, _THEIRS = 0, 7
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """A row as measured here."""
+class _Result:
+    """A row as measured here: values of the metrics and standard errors over users, NaN where that is not known."""
 
     choice: Choice
-    record: Record
+    values: list[float]
+    errors: list[float]
 
-    def value(self, metric: str) -> float:
-        return float(self.record["found"][metric])
-
-    def error(self, metric: str) -> float:
-        """Standard error over users; NaN where it is not known."""
-        known = self.record["found"]["errors"].get(metric)
-        return float("nan") if known is None else float(known)
+    @classmethod
+    def of(cls, choice: Choice, found: Record) -> _Result:
+        known = [found["errors"].get(metric) for metric in METRICS]
+        errors = [math.nan if error is None else float(error) for error in known]
+        return cls(choice, [float(found[metric]) for metric in METRICS], errors)
 
     def lack(self, paper: Paper) -> list[float]:
         """What the paper's numbers have more, in the order of the metrics; as it prints them, to four digits."""
-        there = paper[self.choice.row]
-        return [round(there[place] - round(self.value(metric), 4), 4) for place, metric in enumerate(METRICS)]
+        return [
+            round(there - round(here, 4), 4) for there, here in zip(paper[self.choice.row], self.values, strict=True)
+        ]
 
 
-def accuracy(order: Order) -> tuple[str, list[Section]]:
+def accuracy(request: TableRequest) -> tuple[str, list[Section]]:
     """The tables of strong and of weak generalisation."""
-    sections, leads = [], []
-    for bench in order.benches:
-        choices = order.choices(bench)
-        if not choices:
-            sections.append(order.unchosen(bench))
-            continue
-        section, lead = _section(order.run, bench, choices)
-        sections.append(section)
-        leads.append(lead)
-    return " ".join(leads), sections
+    return request.by_dataset(lambda dataset: _of_dataset(request, dataset))
 
 
-def _section(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[Section, str]:
-    """One data set of a table, every row fitted with each of its choices beside what the paper reports; and a lead."""
-    everything = [
-        _Measured(choice, record) for choice, record in zip(choices, run.judge(bench, choices), strict=True)
-    ]  # fmt: skip
-    measured = [one for one in everything if "failure" not in one.record["found"]]
-    failed = [f"{one.choice.row} ({one.choice.words}) has no solution here: {one.record['found']['failure']}."
-              for one in everything if one not in measured]  # fmt: skip
-    if not measured:
-        return Section(bench.label, failed), f"{bench.label}: no row has a solution."
-    paper = reported(bench.protocol, bench.name)
-    grids = [
-        grid for origin in ORIGINS
-        if (grid := _grid(origin, [one for one in measured if one.choice.origin == origin], paper)) is not None
-    ]  # fmt: skip
+def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Section]:
+    """One data set of a table, every row fitted with each of its choices beside what the paper reports."""
+    choices = request.choices(dataset)
+    if not choices:
+        return request.no_choices(dataset)
+    found = [(choice, record["found"])
+             for choice, record in zip(choices, request.log.evaluate(dataset, choices), strict=True)]  # fmt: skip
+    results = [_Result.of(choice, one) for choice, one in found if "failure" not in one]
+    failed = [f"{choice.row} ({choice.words}) has no solution here: {one['failure']}."
+              for choice, one in found if "failure" in one]  # fmt: skip
+    if not results:
+        return f"{dataset.label}: no row has a solution.", Section(dataset.label, failed)
+    paper = reported(dataset.protocol, dataset.name)
+    grids = [_grid(origin, several, paper) for origin in ORIGINS
+             if (several := [one for one in results if one.choice.origin == origin])]  # fmt: skip
     if paper:
-        grids.append(_others(paper))
-    users = measured[0].record["found"]["users"]
-    words = [f"{capitalised(bench.first.describe())}. {users:,} user{' is' if users == 1 else 's are'} judged."]
-    comparable = {} if bench.caveat else paper
-    remarks = [*bench.caveat, *failed, *_met(measured, comparable), *_identities(measured), *_sources(choices)]
-    figures = _figures(bench, measured, comparable)
-    return Section(bench.label, words, grids, figures=figures, remarks=remarks), _lead(bench, measured, comparable)
+        others = [([row], [Cell(number(value)) for value in values])
+                  for row, values in paper.items() if row not in LINEAR]  # fmt: skip
+        grids.append(Grid("Reported by the paper, not fitted here", ["model", *HEADS.values()], others))
+    users = next(one["users"] for _, one in found if "failure" not in one)
+    words = [f"{capitalised(dataset.first.describe())}. {users:,} user{' is' if users == 1 else 's are'} judged."]
+    comparable = {} if dataset.caveat else paper
+    remarks = [*dataset.caveat, *failed, *_met(results, comparable), *_identities(results), *_sources(choices)]
+    figures = _figures(dataset, results, comparable)
+    summary = _summary(dataset, results, comparable)
+    return summary, Section(dataset.label, words, grids, figures=figures, remarks=remarks)
 
 
-def _grid(origin: Origin, measured: Sequence[_Measured], paper: Paper) -> Grid | None:
+def _grid(origin: Origin, results: Sequence[_Result], paper: Paper) -> Grid:
     """Rows with choices of one origin: paper, here, difference, and the hyper-parameters."""
-    if not measured:
-        return None
-    rows = []
+    ordered = sorted(results, key=lambda one: LINEAR.index(one.choice.row))
+    rows = [MetricRow(one.choice.row, one.choice.words, one.values) for one in ordered]
     # What was chosen on the test part is no result, so none of it is the best.
-    best = {} if origin == "test" else {metric: max(one.value(metric) for one in measured) for metric in METRICS}
-    for one in sorted(measured, key=lambda one: LINEAR.index(one.choice.row)):
-        cells = []
-        for place, metric in enumerate(METRICS):
-            here = one.value(metric)
-            value = Cell(number(here), best=here == best.get(metric))
-            there = paper[one.choice.row][place : place + 1] if one.choice.row in paper else None
-            cells += beside_paper(value, here, there) if paper else [value]
-        if origin == "found":
-            cells += [Cell(number(one.choice.validation.get(metric, float("nan")))) for metric in METRICS]
-        rows.append(([one.choice.row, one.choice.words], cells))
-    header = ["model", "hyper-parameters", *compared_heads(bool(paper))]
+    grid = metric_grid(f"Hyper-parameters: {ORIGINS[origin]}", rows, paper, mark_best=origin != "test")
     if origin == "found":
-        header += [f"{short} validation" for short in HEADS.values()]
-    return Grid(f"Hyper-parameters: {ORIGINS[origin]}", header, rows)
+        grid.header.extend(f"{short} validation" for short in HEADS.values())
+        for (_, cells), one in zip(grid.rows, ordered, strict=True):
+            cells.extend(Cell(number(one.choice.validation.get(metric, math.nan))) for metric in METRICS)
+    return grid
 
 
-def _others(paper: Paper) -> Grid:
-    """What the paper reports of models that are not fitted here."""
-    rows = [([row], [Cell(number(value)) for value in values]) for row, values in paper.items() if row not in LINEAR]
-    return Grid("Reported by the paper, not fitted here", ["model", *HEADS.values()], rows)
-
-
-def _lead(bench: Bench, measured: Sequence[_Measured], paper: Paper) -> str:
+def _summary(dataset: PaperDataset, results: Sequence[_Result], paper: Paper) -> str:
     """What the row is worth that validation data would take, in one sentence."""
     # The row is chosen as its hyper-parameters are: by what it was worth on validation data.
-    found = [one for one in measured if one.choice.origin == "found" and METRICS[1] in one.choice.validation]
+    found = [one for one in results if one.choice.origin == "found" and METRICS[1] in one.choice.validation]
     if not found:
-        return f"{bench.label}: no row was chosen on validation data."
+        return f"{dataset.label}: no row was chosen on validation data."
     top = max(found, key=lambda one: one.choice.validation[METRICS[1]])
-    values = [top.value(metric) for metric in METRICS]
     told = " and ".join(
-        f"{NAMES[metric]} {number(value)}" + ("" if math.isnan(top.error(metric)) else f" ± {top.error(metric):.4f}")
-        for metric, value in zip(METRICS, values, strict=True)
+        f"{NAMES[metric]} {number(value)}" + ("" if math.isnan(error) else f" ± {error:.4f}")
+        for metric, value, error in zip(METRICS, top.values, top.errors, strict=True)
     )
-    passed = f", {best_passed(values, paper)}" if paper else ""
-    return f"{bench.label}: {top.choice.row}, {ORIGINS[top.choice.origin]}, has {told} on the test part{passed}."
+    passed = f", {rows_passed(top.values, paper)}" if paper else ""
+    return f"{dataset.label}: {top.choice.row}, {ORIGINS[top.choice.origin]}, has {told} on the test part{passed}."
 
 
-def best_passed(values: Sequence[float], paper: Paper) -> str:
+def rows_passed(values: Sequence[float], paper: Paper) -> str:
     """Which rows of the paper a pair of numbers is above, at the four digits that are printed, in words.
 
     Examples
     --------
-    >>> best_passed([0.19, 0.14], {"A": [0.18, 0.13], "B": [0.18, 0.15]})
+    >>> rows_passed([0.19, 0.14], {"A": [0.18, 0.13], "B": [0.18, 0.15]})
     'above 1 of 2 rows of the paper in both metrics; not above B in NDCG@20'
     """
     below = {
@@ -160,30 +137,30 @@ def best_passed(values: Sequence[float], paper: Paper) -> str:
     return f"above {len(paper) - len(left)} of {len(paper)} rows of the paper in both metrics; not above {named}"
 
 
-def _met(measured: Sequence[_Measured], paper: Paper) -> list[str]:
+def _met(results: Sequence[_Result], paper: Paper) -> list[str]:
     """Which of the paper's numbers are met, and with which hyper-parameters."""
-    told = [one for one in measured if one.choice.row in paper]
-    rows = [row for row in LINEAR if any(one.choice.row == row for one in told)]
-    met: dict[Origin, list[str]] = {}
-    for row in rows:
-        for origin in ORIGINS:
-            several = [one for one in told if (one.choice.row, one.choice.origin) == (row, origin)]
-            if any(max(map(abs, one.lack(paper))) <= MET for one in several):
-                met.setdefault(origin, []).append(row)
-                break
+    lacks = [(one.choice.row, one.choice.origin, one.lack(paper)) for one in results if one.choice.row in paper]
+    met: dict[str, Origin] = {}
+    for origin in ORIGINS:  # the first that meets a row counts
+        for row, of, lack in lacks:
+            if of == origin and max(map(abs, lack)) <= MET:
+                met.setdefault(row, origin)
+
+    def named(rows: set[str]) -> str:
+        return ", ".join(row for row in LINEAR if row in rows)
+
     remarks = []
     if met:
-        parts = [f"{', '.join(met[origin])} {_WORDS[origin]}" for origin in ORIGINS if origin in met]
+        parts = [f"{named({row for row, of in met.items() if of == origin})} {_WORDS[origin]}"
+                 for origin in ORIGINS if origin in met.values()]  # fmt: skip
         remarks.append(f"The paper's numbers are met to ±{MET:.4f}: {'; '.join(parts)}.")
-    missed = [row for row in rows if not any(row in several for several in met.values())]
-    above = [row for row in missed
-             if any(one.choice.row == row and max(one.lack(paper)) < -MET for one in told)]  # fmt: skip
+    missed = {row for row, _, _ in lacks} - met.keys()
+    above = {row for row, _, lack in lacks if row in missed and max(lack) < -MET}
     if above:
-        remarks.append(f"Above the paper's numbers rather than near them: {', '.join(above)}.")
-    if rest := [row for row in missed if row not in above]:
-        remarks.append(f"Not met with any hyper-parameters tried: {', '.join(rest)}.")
-    short = {one.choice.row: max(one.lack(paper)) for one in told
-             if one.choice.origin == "found" and max(one.lack(paper)) > MET}  # fmt: skip
+        remarks.append(f"Above the paper's numbers rather than near them: {named(above)}.")
+    if missed - above:
+        remarks.append(f"Not met with any hyper-parameters tried: {named(missed - above)}.")
+    short = {row: max(lack) for row, origin, lack in lacks if origin == "found" and max(lack) > MET}
     if short:
         remarks.append(
             f"Chosen on validation data and below the paper's numbers, by up to {max(short.values()):.4f}: "
@@ -192,9 +169,9 @@ def _met(measured: Sequence[_Measured], paper: Paper) -> list[str]:
     return remarks
 
 
-def _identities(measured: Sequence[_Measured]) -> list[str]:
+def _identities(results: Sequence[_Result]) -> list[str]:
     """Rows that are other rows under another name."""
-    found = {one.choice.row: one.choice.parameters for one in measured if one.choice.origin == "found"}
+    found = {one.choice.row: one.choice.parameters for one in results if one.choice.origin == "found"}
     remarks = []
     if found.get("EDLAE", {"": 0.0}) == found.get("DEQL(L2+zero-diag)"):
         remarks.append(
@@ -221,9 +198,9 @@ def _sources(choices: Sequence[Choice]) -> list[str]:
     return [f"{capitalised(origin)}: {source} ({', '.join(several)})." for (origin, source), several in rows.items()]
 
 
-def _figures(bench: Bench, measured: Sequence[_Measured], paper: Paper) -> list[Figure]:
+def _figures(dataset: PaperDataset, results: Sequence[_Result], paper: Paper) -> list[Figure]:
     """A dot for each row as measured, within its standard error, and one for each row of the paper not fitted here."""
-    found = [one for one in measured if one.choice.origin == "found"]
+    found = [one for one in results if one.choice.origin == "found"]
     if not found:
         return []
     drawn = []
@@ -231,12 +208,12 @@ def _figures(bench: Bench, measured: Sequence[_Measured], paper: Paper) -> list[
         values = {f"{row} (paper)": (value[place], value[place], value[place])
                   for row, value in paper.items() if row not in LINEAR}  # fmt: skip
         for one in found:
-            here, error = one.value(metric), np.nan_to_num(one.error(metric))
+            here, error = one.values[place], np.nan_to_num(one.errors[place])
             values[one.choice.row] = (here, here - error, here + error)
         ordered = dict(sorted(values.items(), key=lambda entry: -entry[1][0]))
-        name = f"{bench.key}-{page.anchor(metric)}"
         colours = [_OURS if row in LINEAR else _THEIRS for row in ordered]
-        svg = plots.intervals(Labels(name, f"{NAMES[metric]} on {bench.label}", NAMES[metric]), ordered, colours)
-        drawn.append(Figure(svg, f"{NAMES[metric]} on the test part of {bench.label}: ours with hyper-parameters "
-                                 "chosen on validation data, ± one standard error over users."))  # fmt: skip
+        name, shown = f"{dataset.key}-{page.anchor(metric)}", NAMES[metric]
+        svg = plots.intervals(Labels(name, f"{shown} on {dataset.label}", shown), ordered, colours)
+        drawn.append(Figure(svg, f"{shown} on the test part of {dataset.label}: ours with hyper-parameters chosen on "
+                                 "validation data, ± one standard error over users."))  # fmt: skip
     return drawn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from deql._system.measure import Sample
+from deql._system.measure import Measurement
 from deql._system.tables import Cell, Grid
 from deql._system.threads import thread_count
 from deql.errors import DeqlError
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
-from deql.paper.paper_datasets import Bench
+from deql.paper.measurement_log import MeasurementLog, Record, threads_in_words
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import LINEAR, WEIGHTED, reported
-from deql.paper.registry import Order
-from deql.paper.runs import Record, Run, threads_in_words
-from deql.paper.subprocess_fit import fit_apart
-from deql.report import plots
+from deql.paper.subprocess_fit import fit_in_subprocess
+from deql.paper.table_request import TableRequest
+from deql.report import page, plots
 from deql.report.plots import Labels
 
 __all__ = ["cost"]
@@ -33,13 +33,16 @@ _TELLING = 0.01
 """An inverse of fewer GiB says nothing of what a fit takes."""
 _SERVER = "96 cores (Intel Xeon Platinum 8268) and 500 GB"
 
+Paper = Mapping[str, Sequence[float]]
+"""Minutes and gigabytes of each row."""
+
 
 @dataclass(frozen=True)
-class _Weighed:
+class _FitCost:
     """A row, what its fit took, in numbers of which type, and on which machine."""
 
     choice: Choice
-    sample: Sample
+    took: Measurement
     dtype: str
     threads: str
     machine: str
@@ -47,12 +50,12 @@ class _Weighed:
     @property
     def gib(self) -> float:
         """Peak of the process."""
-        return self.sample.peak_mib / 1024
+        return self.took.peak_mib / 1024
 
     @property
     def device_gib(self) -> float | None:
         """Peak on a CUDA device, if one was used."""
-        there = self.sample.facts.get("device_mib")
+        there = self.took.facts.get("device_mib")
         return None if there is None else there / 1024
 
     @property
@@ -60,56 +63,78 @@ class _Weighed:
         """Both peaks."""
         return self.gib + (self.device_gib or 0.0)
 
+    def saved(self, paper: Paper) -> float | None:
+        """How many times the memory of this fit, on the device too, the paper's takes, if it has one."""
+        return paper[self.choice.row][1] * _GIB_OF_GB / self.all_gib if self.choice.row in paper else None
+
 
 _Failed = tuple[Choice, DeqlError]
 
 
-def cost(order: Order) -> tuple[str, list[Section]]:
+def cost(request: TableRequest) -> tuple[str, list[Section]]:
     """The table of time and memory."""
-    sections, leads = [], []
-    for bench in order.benches:
-        choices = [choice for row in LINEAR if (choice := order.found(bench, row)) is not None]
-        if not choices:
-            sections.append(order.unchosen(bench, "any row"))
-            continue
-        weighed, failed = _weigh(order.run, bench, choices)
-        sections.append(_section(bench, weighed, failed))
-        leads.append(_lead(bench, weighed))
-    return " ".join(leads), sections
+    return request.by_dataset(lambda dataset: _of_dataset(request, dataset))
 
 
-def _weigh(run: Run, bench: Bench, choices: Sequence[Choice]) -> tuple[list[_Weighed], list[_Failed]]:
+def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Section]:
+    choices = [choice for row in LINEAR if (choice := request.found(dataset, row)) is not None]
+    if not choices:
+        return request.no_choices(dataset, "any row")
+    costs, failed = _measure(request.log, dataset, choices)
+    paper = reported("cost", dataset.name)
+    grids = [_grid(costs, failed, paper)]
+    others = [[row, *(f"{value:g}" for value in values)] for row, values in paper.items() if row not in LINEAR]
+    if others:
+        title = "Reported by the paper, on a GPU and with its memory; not fitted here"
+        grids.append(page.plain_grid(title, ["model", "minutes", "GB"], others))
+    train = dataset.first.train
+    words = [
+        f"{train.n_users:,} users × {train.n_items:,} items, {train.n_interactions:,} interactions to learn from. Each "
+        "row is fitted once, in a process of its own; imports, reading the data and loading the kernels are not timed. "
+        "GiB here are the peak of the process, GiB of the fit what that is beyond imports and data."
+        + (" Paper ÷ here: its memory divided by the peak here, on a device too." if paper else ""),
+        "Here: " + "; ".join(dict.fromkeys(one.machine for one in costs)) + ".",
+    ]
+    remarks = [*_remarks(dataset, costs, paper), *(f"{error}." for _, error in failed)]
+    if left_out := [row for row in LINEAR if row not in {choice.row for choice in choices}]:
+        remarks.append(f"Not fitted, as no hyper-parameters were chosen for them: {', '.join(left_out)}.")
+    figures = [_figure(dataset, costs, paper)]
+    return _summary(dataset, costs, paper), Section(dataset.label, words, grids, figures=figures, remarks=remarks)
+
+
+def _measure(
+    log: MeasurementLog, dataset: PaperDataset, choices: Sequence[Choice]
+) -> tuple[list[_FitCost], list[_Failed]]:
     """Fit each row in a process of its own, unless the journal has it; and those that cannot be fitted, with why.
 
     Where none can, the reason is not in the rows, and is raised.
     """
-    typed = {name: value for name, value in run.machine.items() if name not in ("progress", "folder")}
-    weighed: list[_Weighed] = []
+    typed = {name: value for name, value in log.machine.items() if name not in ("progress", "folder", "arithmetic")}
+    costs: list[_FitCost] = []
     failed: list[_Failed] = []
     with TemporaryDirectory(prefix="deql-") as folder:
         file = Path(folder, "data.split")
 
-        def work(choice: Choice) -> Record:
+        def fit(choice: Choice) -> Record:
             if not file.exists():
-                bench.first.save(file)
-            run.say(f"{bench.label}: fitting {choice.row} {choice.words} in a process of its own")
-            with _fresh_tiles(run.machine) as machine:
-                return asdict(fit_apart(choice, file, machine))
+                dataset.first.save(file)
+            log.tell(f"{dataset.label}: fitting {choice.row} {choice.words} in a process of its own")
+            with _fresh_tiles(log.machine) as machine:
+                return asdict(fit_in_subprocess(choice, file, machine))
 
         for choice in choices:
-            model = choice.model(**run.machine)
-            key = run.key(bench, model) | typed | {"threads": thread_count()}
+            model = choice.model(**log.machine)
+            key = log.key(dataset, model) | typed | {"threads": thread_count()}
             try:
-                record = run.remember("weighed", key, partial(work, choice))
+                record = log.get_or_measure("weighed", key, partial(fit, choice))
             except DeqlError as error:
                 failed.append((choice, error))
                 continue
-            weighed.append(
-                _Weighed(choice, Sample(**record["found"]), model.dtype, threads_in_words(), record["machine"])
-            )
-    if not weighed:
+            took = Measurement(**record["found"])
+            costs.append(_FitCost(choice, took, model.dtype, threads_in_words(), record["machine"]))
+    if not costs:
         raise failed[0][1]
-    return weighed, failed
+    return costs, failed
 
 
 @contextmanager
@@ -123,107 +148,58 @@ def _fresh_tiles(machine: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield {**machine, "folder": own}
 
 
-def _section(bench: Bench, weighed: Sequence[_Weighed], failed: Sequence[_Failed]) -> Section:
-    paper = reported("cost", bench.name)
-    others = {row: values for row, values in paper.items() if row not in LINEAR}
-    grids = [_grid(weighed, paper, [choice for choice, _ in failed])]
-    if others:
-        rows = [([row], [Cell(f"{minutes:g}"), Cell(f"{gigabytes:g}")]) for row, (minutes, gigabytes) in others.items()]
-        grids.append(Grid("Reported by the paper, on a GPU and with its memory; not fitted here",
-                          ["model", "minutes", "GB"], rows))  # fmt: skip
-    train = bench.first.train
-    words = [
-        f"{train.n_users:,} users × {train.n_items:,} items, {train.n_interactions:,} interactions to learn from. Each "
-        "row is fitted once, in a process of its own; imports, reading the data and loading the kernels are not timed. "
-        "GiB here are the peak of the process, GiB of the fit what that is beyond imports and data."
-        + (" Paper ÷ here: its memory divided by the peak here, on a device too." if paper else ""),
-        "Here: " + "; ".join(dict.fromkeys(one.machine for one in weighed)) + ".",
-    ]
-    remarks = _remarks(bench, weighed, paper)
-    remarks += [f"{error}." for _, error in failed]
-    known = {choice.row for choice in (*(one.choice for one in weighed), *(choice for choice, _ in failed))}
-    left_out = [row for row in LINEAR if row not in known]
-    if left_out:
-        remarks.append(f"Not fitted, as no hyper-parameters were chosen for them: {', '.join(left_out)}.")
-    return Section(bench.label, words, grids, figures=[_figure(bench, weighed, paper)], remarks=remarks)
-
-
-def _grid(weighed: Sequence[_Weighed], paper: Mapping[str, Sequence[float]], failed: Sequence[Choice]) -> Grid:
+def _grid(costs: Sequence[_FitCost], failed: Sequence[_Failed], paper: Paper) -> Grid:
     """Paper, here, and the one's memory divided by the other's; of rows that failed only what the paper has."""
-    on_device = any(one.device_gib is not None for one in weighed)
-    header = ["model", "hyper-parameters"]
-    header += ["minutes paper", "GB paper"] if paper else []
-    header += ["seconds here", "cores", "GiB here", "GiB of the fit"]
-    header += ["GiB on the device"] if on_device else []
-    header += ["memory, paper ÷ here"] if paper else []
+    columns: dict[str, Callable[[_FitCost], float | None]] = {
+        "seconds here": lambda one: one.took.seconds, "cores": lambda one: one.took.cores,
+        "GiB here": lambda one: one.gib, "GiB of the fit": lambda one: one.took.beyond_mib / 1024,
+    }  # fmt: skip
+    if any(one.device_gib is not None for one in costs):
+        columns["GiB on the device"] = lambda one: one.device_gib
+    if paper:
+        columns["memory, paper ÷ here"] = lambda one: one.saved(paper)
     rows = []
-    for one in weighed:
-        gigabytes, sample = paper.get(one.choice.row, (None, None))[1], one.sample
-        cells = _reported(paper, one.choice.row)
-        cells += map(_number, (sample.seconds, sample.cores, one.gib, sample.beyond_mib / 1024))
-        cells += [_number(one.device_gib)] if on_device else []
-        if paper:
-            cells.append(_number(None if gigabytes is None else _saved(one, paper)))
-        rows.append(([one.choice.row, one.choice.words], cells))
-    for choice in failed:
-        cells = _reported(paper, choice.row)
-        cells += [Cell("–")] * (len(header) - 2 - len(cells))
-        rows.append(([choice.row, choice.words], cells))
-    rows.sort(key=lambda row: LINEAR.index(row[0][0]))
-    return Grid("Time and peak memory of a fit", header, rows)
+    fitted: list[tuple[Choice, _FitCost | None]] = [(one.choice, one) for one in costs]
+    for choice, one in sorted([*fitted, *((choice, None) for choice, _ in failed)],
+                              key=lambda pair: LINEAR.index(pair[0].row)):  # fmt: skip
+        texts = [f"{value:g}" for value in paper[choice.row]] if choice.row in paper else ["–", "–"] if paper else []
+        texts += [_digits(column(one)) if one is not None else "–" for column in columns.values()]
+        rows.append(([choice.row, choice.words], [Cell(text) for text in texts]))
+    reported_heads = ["minutes paper", "GB paper"] if paper else []
+    return Grid("Time and peak memory of a fit", ["model", "hyper-parameters", *reported_heads, *columns], rows)
 
 
-def _reported(paper: Mapping[str, Sequence[float]], row: str) -> list[Cell]:
-    """Minutes and gigabytes of the paper, if it has any of these data."""
-    if not paper:
-        return []
-    return [Cell("–" if value is None else f"{value:g}") for value in paper.get(row, (None, None))]
-
-
-def _number(value: float | None) -> Cell:
-    return Cell("–" if value is None else _digits(value))
-
-
-def _digits(value: float) -> str:
+def _digits(value: float | None) -> str:
     """Three digits, which is more than repeats of a measurement agree in.
 
     Examples
     --------
-    >>> _digits(6100.4), _digits(37.25), _digits(0.5)
-    ('6,100', '37.2', '0.500')
+    >>> _digits(6100.4), _digits(37.25), _digits(0.5), _digits(None)
+    ('6,100', '37.2', '0.500', '–')
     """
+    if value is None:
+        return "–"
     return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 
-def _lead(bench: Bench, weighed: Sequence[_Weighed]) -> str:
+def _summary(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> str:
     """The last row that the paper has too, which is DEQL(L2) where that is known; else all rows."""
-    paper = reported("cost", bench.name)
-    both = [one for one in weighed if one.choice.row in paper]
+    both = [(one, saved) for one in costs if (saved := one.saved(paper)) is not None]
     if not both:
-        seconds = [one.sample.seconds for one in weighed]
+        seconds = [one.took.seconds for one in costs]
         return (
-            f"{bench.label}: a fit takes {_duration(min(seconds))} to {_duration(max(seconds))} and at most "
-            f"{_digits(max(one.gib for one in weighed))} GiB with {weighed[-1].threads}."
+            f"{dataset.label}: a fit takes {_duration(min(seconds))} to {_duration(max(seconds))} and at most "
+            f"{_digits(max(one.gib for one in costs))} GiB with {costs[-1].threads}."
         )
-    one = both[-1]
+    one, saved = both[-1]
     minutes, gigabytes = paper[one.choice.row]
     on_device = "" if one.device_gib is None else f" and {_digits(one.device_gib)} GiB on the device"
+    less = f"{_digits(saved)} × less" if saved >= 1 else f"{_digits(1 / saved)} × more"
     return (
-        f"{bench.label}: in the paper {one.choice.row} takes {minutes:g} minutes and {gigabytes:g} GB, without a GPU; "
-        f"here it takes {_duration(one.sample.seconds)} with {one.threads}, and {_digits(one.gib)} GiB{on_device}: "
-        f"{_less(_saved(one, paper))} memory."
+        f"{dataset.label}: in the paper {one.choice.row} takes {minutes:g} minutes and {gigabytes:g} GB, without a "
+        f"GPU; here it takes {_duration(one.took.seconds)} with {one.threads}, and {_digits(one.gib)} GiB{on_device}: "
+        f"{less} memory."
     )
-
-
-def _less(times: float) -> str:
-    """How much less memory than in the paper.
-
-    Examples
-    --------
-    >>> _less(37.25), _less(0.5)
-    ('37.2 × less', '2.00 × more')
-    """
-    return f"{_digits(times)} × less" if times >= 1 else f"{_digits(1 / times)} × more"
 
 
 def _duration(seconds: float) -> str:
@@ -240,27 +216,22 @@ def _duration(seconds: float) -> str:
     return f"{_digits(seconds / 3600)} hours"
 
 
-def _saved(one: _Weighed, paper: Mapping[str, Sequence[float]]) -> float:
-    """How many times the memory of this row, on the device too, the paper's takes."""
-    return paper[one.choice.row][1] * _GIB_OF_GB / one.all_gib
-
-
-def _remarks(bench: Bench, weighed: Sequence[_Weighed], paper: Mapping[str, Sequence[float]]) -> list[str]:
+def _remarks(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> list[str]:
     """What the numbers say, in words."""
     remarks = []
-    saved = [_saved(one, paper) for one in weighed if one.choice.row in paper]
+    saved = [times for one in costs if (times := one.saved(paper)) is not None]
     if saved:
         remarks.append(
             f"The paper reports {_span(saved)} times the memory that a fit takes here. Its numbers are rounded, and of "
             f"a server with {_SERVER}, of which it does not say how many cores a fit had: memory can be compared with "
             "it, times cannot."
         )
-    engines = sorted({one.sample.facts["engine"] for one in weighed})
+    engines = sorted({one.took.facts["engine"] for one in costs})
     if engines == ["memory"]:
-        n, inverse = bench.first.train.n_items, _inverse_gib(bench, weighed)
-        beyond = [one.sample.beyond_mib / 1024 / inverse for one in weighed]
+        n, inverse = dataset.first.train.n_items, _inverse_gib(dataset, costs)
+        beyond = [one.took.beyond_mib / 1024 / inverse for one in costs]
         remarks.append(
-            f"Each row takes one inverse of {n:,} × {n:,} numbers, of which one half is kept, in {weighed[0].dtype}: "
+            f"Each row takes one inverse of {n:,} × {n:,} numbers, of which one half is kept, in {costs[0].dtype}: "
             + (
                 f"{_digits(inverse)} GiB. Beyond imports and data a fit takes {_span(beyond)} times as much."
                 if inverse >= _TELLING
@@ -269,12 +240,12 @@ def _remarks(bench: Bench, weighed: Sequence[_Weighed], paper: Mapping[str, Sequ
         )
     else:
         remarks.append(f"Computed by the engine {' and '.join(engines)}.")
-    cores = _span([one.sample.cores for one in weighed])
-    apart = f"; {WEIGHTED} weighs users, too, and may take longer" * any(one.choice.row == WEIGHTED for one in weighed)
+    cores = _span([one.took.cores for one in costs])
+    longer = f"; {WEIGHTED} weighs users, too, and may take longer" * any(one.choice.row == WEIGHTED for one in costs)
     remarks.append(
-        f"Once there is an inverse, rows differ in two vectors only, so that they should take equally long{apart}. How "
-        "far times differ from fit to fit was not measured. On average rows had "
-        f"{cores} cores for {weighed[0].threads}: where other work leaves them fewer, they take longer."
+        f"Once there is an inverse, rows differ in two vectors only, so that they should take equally long{longer}. "
+        "How far times differ from fit to fit was not measured. On average rows had "
+        f"{cores} cores for {costs[0].threads}: where other work leaves them fewer, they take longer."
     )
     return remarks
 
@@ -284,13 +255,13 @@ def _span(values: Sequence[float]) -> str:
     return " to ".join(dict.fromkeys(_digits(value) for value in (min(values), max(values))))
 
 
-def _inverse_gib(bench: Bench, weighed: Sequence[_Weighed]) -> float:
+def _inverse_gib(dataset: PaperDataset, costs: Sequence[_FitCost]) -> float:
     """P itself: half of n² numbers."""
-    return float(bench.first.train.n_items) ** 2 / 2 * np.dtype(weighed[0].dtype).itemsize / 2**30
+    return float(dataset.first.train.n_items) ** 2 / 2 * np.dtype(costs[0].dtype).itemsize / 2**30
 
 
-def _figure(bench: Bench, weighed: Sequence[_Weighed], paper: Mapping[str, Sequence[float]]) -> Figure:
-    groups = {"here": [(one.sample.seconds / 60, one.all_gib) for one in weighed]}
+def _figure(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> Figure:
+    groups = {"here": [(one.took.seconds / 60, one.all_gib) for one in costs]}
     for name, linear in (("paper, without a GPU", True), ("paper, on a GPU", False)):
         points = [(minutes, gigabytes * _GIB_OF_GB)
                   for row, (minutes, gigabytes) in paper.items() if (row in LINEAR) == linear]  # fmt: skip
@@ -298,9 +269,10 @@ def _figure(bench: Bench, weighed: Sequence[_Weighed], paper: Mapping[str, Seque
     unit = "minutes"
     if max(minutes for points in groups.values() for minutes, _ in points) < 2:
         unit, groups = "seconds", {name: [(60 * x, y) for x, y in points] for name, points in groups.items()}
-    labels = Labels(
-        f"{bench.key}-cost", f"Time and memory on {bench.label}", f"{unit} of a fit", "GiB at its peak"
-    )  # fmt: skip
-    svg = plots.costs(labels, groups, ("the inverse itself", _inverse_gib(bench, weighed)))
-    told = "; with that of the device" if any(one.device_gib is not None for one in weighed) else ""
-    return Figure(svg, f"Time against peak memory{told} of each model on {bench.label}; to the left and below is less.")
+    title = f"Time and memory on {dataset.label}"
+    labels = Labels(f"{dataset.key}-cost", title, f"{unit} of a fit", "GiB at its peak")
+    svg = plots.costs(labels, groups, ("the inverse itself", _inverse_gib(dataset, costs)))
+    told = "; with that of the device" if any(one.device_gib is not None for one in costs) else ""
+    return Figure(
+        svg, f"Time against peak memory{told} of each model on {dataset.label}; to the left and below is less."
+    )

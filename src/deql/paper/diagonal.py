@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.tables import Cell, Grid
-from deql.paper.curves import ROW, as_deql
+from deql._system.tables import Grid
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import ORIGINS, Choice
-from deql.paper.paper_datasets import Bench
-from deql.paper.registry import Order
-from deql.paper.runs import Run
-from deql.report import plots
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import PaperDataset
+from deql.paper.sensitivity_curves import ROW, as_deql
+from deql.paper.table_request import TableRequest
+from deql.report import page, plots
 from deql.report.plots import Labels
 
 __all__ = ["by_popularity", "diagonal", "distribution"]
@@ -29,6 +29,7 @@ LARGER = ("yelp2018", "amazon-book")
 
 BELOW = (0.01, 0.05, 0.1)
 QUANTILES = {"1 %": 0.01, "10 %": 0.1, "median": 0.5, "90 %": 0.9, "99 %": 0.99, "largest": 1.0}
+TENTHS = ("low_tenth", "high_tenth")
 _BINS = 40
 _FEW = 10
 
@@ -97,44 +98,43 @@ def by_popularity(
     return rows
 
 
-def _measure(run: Run, bench: Bench, choice: Choice) -> Facts:
-    """Fit the choice and look at its diagonal, or remember that."""
-    model = choice.model(**{name: value for name, value in run.machine.items() if name != "folder"})
+def diagonal(request: TableRequest) -> tuple[str, list[Section]]:
+    """The paper's figure of the learned diagonals of DEQL(L2)."""
+    found: dict[str, tuple[PaperDataset, Facts]] = {}
+    zero: list[str] = []
 
-    def work() -> Facts:
-        train = bench.first.train
-        run.say(f"{bench.label}: fitting {ROW} {choice.words}, {train.n_items:,} items")
+    def of_dataset(dataset: PaperDataset) -> tuple[str, Section]:
+        heading, choice = request.heading(dataset), request.found(dataset, ROW)
+        if choice is None:
+            return request.no_choices(dataset, ROW)
+        words = f"{ROW} with {choice.words}, {ORIGINS[choice.origin]}"
+        if as_deql(choice).b == 0:
+            zero.append(heading)
+            return "", Section(heading, [f"{words}. With b = 0 the diagonal is zero."])
+        facts = _measure(request.log, dataset, choice)
+        found[heading] = dataset, facts
+        return "", _section(dataset, f"{words}; {facts['items']:,} items.", facts, heading)
+
+    _, sections = request.by_dataset(of_dataset)
+    none = [f"With b = 0 the diagonal is zero on {' and '.join(zero)}."] if zero else []
+    return " ".join([*filter(None, [_summary(found)]), *none]), [*sections, _READING]
+
+
+def _measure(log: MeasurementLog, dataset: PaperDataset, choice: Choice) -> Facts:
+    """Fit the choice and look at its diagonal, or find that in the journal."""
+    model = choice.model(**{name: value for name, value in log.machine.items() if name != "folder"})
+
+    def measure() -> Facts:
+        train = dataset.first.train
+        log.tell(f"{dataset.label}: fitting {ROW} {choice.words}, {train.n_items:,} items")
         fitted = model.fit(train)
         # Never negative, but for rounding where it is zero.
         values = fitted.diagonal().clip(0.0)
         ratios = fitted.gain_ / fitted.with_rule(b=0.0).gain_
         return distribution(values) | {"groups": by_popularity(values, ratios, fitted.item_counts_)}
 
-    found: Facts = run.remember("diagonal", run.key(bench, model), work)["found"]
+    found: Facts = log.get_or_measure("diagonal", log.key(dataset, model), measure)["found"]
     return found
-
-
-def diagonal(order: Order) -> tuple[str, list[Section]]:
-    """The paper's figure of the learned diagonals of DEQL(L2)."""
-    sections = []
-    found: dict[str, tuple[Bench, Facts]] = {}
-    zero = []
-    for bench in order.benches:
-        heading = order.heading(bench)
-        choice = order.found(bench, ROW)
-        if choice is None:
-            sections.append(order.unchosen(bench, ROW))
-            continue
-        if as_deql(choice).b == 0:
-            zero.append(heading)
-            words = f"{ROW} with {choice.words}, {ORIGINS[choice.origin]}. With b = 0 the diagonal is zero."
-            sections.append(Section(heading, [words]))
-            continue
-        facts = _measure(order.run, bench, choice)
-        found[heading] = bench, facts
-        sections.append(_section(bench, choice, facts, heading))
-    none = [f"With b = 0 the diagonal is zero on {' and '.join(zero)}."] if zero else []
-    return " ".join([*filter(None, [_lead(found)]), *none]), [*sections, _reading()]
 
 
 def _mode(facts: Facts) -> float | None:
@@ -146,7 +146,7 @@ def _median(facts: Facts) -> float:
     return float(facts["quantiles"][list(QUANTILES).index("median")])
 
 
-def _lead(found: dict[str, tuple[Bench, Facts]]) -> str:
+def _summary(found: dict[str, tuple[PaperDataset, Facts]]) -> str:
     """Medians and modes of all, and whether they are larger where the paper finds them larger."""
     if not found:
         return ""
@@ -156,8 +156,8 @@ def _lead(found: dict[str, tuple[Bench, Facts]]) -> str:
         for heading, (_, facts) in found.items()
     )
     text = f"Median of the learned diagonal: {told}."
-    large = [_median(facts) for bench, facts in found.values() if bench.name in LARGER]
-    others = [_median(facts) for bench, facts in found.values() if bench.name not in LARGER]
+    large, others = ([_median(facts) for dataset, facts in found.values() if (dataset.name in LARGER) == which]
+                     for which in (True, False))  # fmt: skip
     if large and others:
         holds = "and so it is here" if min(large) > max(others) else "which does not hold for the medians here"
         text += f" The paper finds larger values on Yelp2018 and Amazon-Book than elsewhere, {holds}."
@@ -170,40 +170,31 @@ def _against_paper(mode: float) -> str:
     return f"{where} {low:.2f} to {high:.2f}, where the paper's generally are"
 
 
-def _section(bench: Bench, choice: Choice, facts: Facts, heading: str) -> Section:
-    words = [f"{ROW} with {choice.words}, {ORIGINS[choice.origin]}; {facts['items']:,} items."]
-    figures = [_histogram(bench, facts, heading), _popularity(bench, facts, heading)]
-    return Section(heading, words, [_grid(facts), _group_grid(facts)], figures=figures, remarks=_remarks(facts))
+def _section(dataset: PaperDataset, words: str, facts: Facts, heading: str) -> Section:
+    figures = [_histogram(dataset, facts, heading), _popularity(dataset, facts, heading)]
+    groups = [
+        [_users(group), f"{group['items']:,}", *(f"{group[name]:.3f}" for name in ("mean", *TENTHS, "ratio"))]
+        for group in facts["groups"]
+    ]
+    header = ["items with", "items", "mean", "10 %", "90 %", "gain ÷ gain at b = 0"]
+    grids = [_grid(facts), page.plain_grid("The diagonal by popularity", header, groups)]
+    return Section(heading, [words], grids, figures=figures, remarks=_remarks(facts))
 
 
 def _grid(facts: Facts) -> Grid:
     header = ["", "mode", "mean", *(f"below {bound:g}" for bound in BELOW), *QUANTILES]
-    unknown = [Cell("–") for _ in header[2:]]
     mode = _mode(facts)
     here = [
-        Cell("–" if mode is None else f"{mode:.3g}"), Cell(f"{facts['mean']:.3f}"),
-        *(Cell(f"{100 * share:.1f} %") for share in facts["below"]),
-        *(Cell(f"{value:.3f}") for value in facts["quantiles"]),
+        "–" if mode is None else f"{mode:.3g}", f"{facts['mean']:.3f}",
+        *(f"{100 * share:.1f} %" for share in facts["below"]), *(f"{value:.3f}" for value in facts["quantiles"]),
     ]  # fmt: skip
-    paper = [Cell("generally {:.2f} to {:.2f}".format(*MODES)), *unknown]
-    return Grid("The diagonal of W", header, [(["paper"], paper), (["here"], here)])
+    paper = ["generally {:.2f} to {:.2f}".format(*MODES), *("–" for _ in header[2:])]
+    return page.plain_grid("The diagonal of W", header, [["paper", *paper], ["here", *here]])
 
 
 def _users(group: dict[str, float]) -> str:
     low, high = group["low"], group["high"]
     return f"{low:,} user{'s' * (low != 1)}" if low == high else f"{low:,}–{high:,} users"
-
-
-def _group_grid(facts: Facts) -> Grid:
-    rows = [
-        ([_users(group)], [
-            Cell(f"{group['items']:,}"), Cell(f"{group['mean']:.3f}"), Cell(f"{group['low_tenth']:.3f}"),
-            Cell(f"{group['high_tenth']:.3f}"), Cell(f"{group['ratio']:.3f}"),
-        ])
-        for group in facts["groups"]
-    ]  # fmt: skip
-    header = ["items with", "items", "mean", "10 %", "90 %", "gain ÷ gain at b = 0"]
-    return Grid("The diagonal by popularity", header, rows)
 
 
 def _remarks(facts: Facts) -> list[str]:
@@ -227,23 +218,9 @@ def _remarks(facts: Facts) -> list[str]:
     ]
 
 
-def _reading() -> Section:
-    return Section("How to read it", [
-        "The paper shows histograms without numbers, and says of them that most values are close to zero, with modes "
-        "generally between 0.01 and 0.10, and larger values on Yelp2018 and Amazon-Book.",
-        "W_ii = β·u/(β·D·p/κ + (1−p)·(l2 + β²·u)) with κ = p + (1−p)·b² and β = b²/κ, where D is the number of users "
-        "of item i and u the part of it that the other items cannot tell. So while the ridge outweighs an item's "
-        "users, W_ii is about β·u/((1−p)·l2) and grows with them; for an item with many users it depends on the share "
-        "u/D alone. It grows with b, too.",
-        "The diagonal does not rank unseen items: it scores only what a user has already. What b > 0 changes for them "
-        "is the gain: against b = 0 (EDLAE) at the same l2, the scores of an unseen item are multiplied by "
-        "1 − (1−p)·β·W_ii. So items with a large diagonal are held back.",
-    ])  # fmt: skip
-
-
-def _histogram(bench: Bench, facts: Facts, heading: str) -> Figure:
+def _histogram(dataset: PaperDataset, facts: Facts, heading: str) -> Figure:
     edges = [place * facts["width"] for place in range(len(facts["counts"]) + 1)]
-    labels = Labels(f"{bench.key}-diagonal", f"The diagonal of W on {heading}", "W_ii", "items")
+    labels = Labels(f"{dataset.key}-diagonal", f"The diagonal of W on {heading}", "W_ii", "items")
     svg = plots.histogram(labels, edges, facts["counts"], MODES)
     beyond = f" {facts['beyond']:,} items lie beyond the right edge." if facts["beyond"] else ""
     return Figure(
@@ -251,10 +228,21 @@ def _histogram(bench: Bench, facts: Facts, heading: str) -> Figure:
     )
 
 
-def _popularity(bench: Bench, facts: Facts, heading: str) -> Figure:
-    users, mean, low, high = (
-        [group[name] for group in facts["groups"]] for name in ("users", "mean", "low_tenth", "high_tenth")
-    )
+def _popularity(dataset: PaperDataset, facts: Facts, heading: str) -> Figure:
+    columns = [[group[name] for group in facts["groups"]] for name in ("users", "mean", *TENTHS)]
     title = f"The diagonal of W by popularity on {heading}"
-    svg = plots.band(Labels(f"{bench.key}-popularity", title, "users of an item", "W_ii"), users, mean, low, high)
+    svg = plots.band(Labels(f"{dataset.key}-popularity", title, "users of an item", "W_ii"), *columns)
     return Figure(svg, f"The learned diagonal by popularity on {heading}: mean of each group, and the middle 80 %.")
+
+
+_READING = Section("How to read it", [
+    "The paper shows histograms without numbers, and says of them that most values are close to zero, with modes "
+    "generally between 0.01 and 0.10, and larger values on Yelp2018 and Amazon-Book.",
+    "W_ii = β·u/(β·D·p/κ + (1−p)·(l2 + β²·u)) with κ = p + (1−p)·b² and β = b²/κ, where D is the number of users "
+    "of item i and u the part of it that the other items cannot tell. So while the ridge outweighs an item's "
+    "users, W_ii is about β·u/((1−p)·l2) and grows with them; for an item with many users it depends on the share "
+    "u/D alone. It grows with b, too.",
+    "The diagonal does not rank unseen items: it scores only what a user has already. What b > 0 changes for them "
+    "is the gain: against b = 0 (EDLAE) at the same l2, the scores of an unseen item are multiplied by "
+    "1 − (1−p)·β·W_ii. So items with a large diagonal are held back.",
+])  # fmt: skip

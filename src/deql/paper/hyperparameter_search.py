@@ -10,7 +10,7 @@ from typing import Any
 from deql.evaluation.model_groups import Tell
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.paper.hyperparameters import Choice, best_of_each
-from deql.paper.paper_datasets import Bench
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import WEIGHTED
 from deql.tuning.space import Space
 from deql.tuning.tuner import tune
@@ -62,12 +62,12 @@ def weighted_spaces(held: TuningData, best: Mapping[str, float]) -> Iterator[Spa
         )  # fmt: skip
 
 
-def search(bench: Bench, folder: Path, tell: Tell | None = None, progress: bool = False) -> list[Choice]:
+def search(dataset: PaperDataset, folder: Path, tell: Tell | None = None, progress: bool = False) -> list[Choice]:
     """Choose the hyper-parameters of each row on validation data; the test part is not read.
 
     Parameters
     ----------
-    bench : Bench
+    dataset : PaperDataset
     folder : Path
         For the journals: the same call goes on where it was ended.
     tell : callable, optional
@@ -82,11 +82,11 @@ def search(bench: Bench, folder: Path, tell: Tell | None = None, progress: bool 
     KeyboardInterrupt
         On Ctrl-C: half a grid chooses nothing. What was measured is in the journals.
     """
-    split = bench.first
+    split = dataset.first
     held = hold_out_validation(split, seed=0)
 
     def look(name: str, space: Space) -> list[dict[str, Any]]:
-        journal = folder / f"{bench.key}-{name}.tuning.jsonl"
+        journal = folder / f"{dataset.key}-{name}.tuning.jsonl"
         found = tune(split, space, prune=False, journal=journal, progress=progress, tell=tell)
         if not found.complete:
             raise KeyboardInterrupt

@@ -13,20 +13,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deql.errors import DataError, DeqlError, reason
+from deql.linalg.planner.choose import engine_from
 from deql.models import DEQL, DLAE, EASE, EDLAE, RDLAE, RLAE
 from deql.models.linear import LinearAutoencoder
 from deql.paper.published import LINEAR, METRICS, WEIGHTED
 
 __all__ = [
-    "ORIGINS",
-    "Choice",
-    "best_of_each",
-    "merged",
-    "own_choices",
-    "read_choices",
-    "stored_choices",
-    "write_choices",
-]
+    "ORIGINS", "Choice", "best_of_each", "merged", "own_choices", "read_choices", "stored_choices", "write_choices",
+]  # fmt: skip
 
 Origin = Literal["found", "published", "test"]
 
@@ -74,7 +68,7 @@ class Choice:
     validation: dict[str, float] = field(default_factory=dict)
 
     def model(self, **machine: Any) -> LinearAutoencoder:
-        """The model, not fitted; ``machine`` says how it is to be computed.
+        """The model, not fitted; ``machine`` says how it is to be computed: its engine's name and parameters, progress.
 
         Examples
         --------
@@ -82,7 +76,8 @@ class Choice:
         80.0
         """
         kind, fixed, _ = _KINDS[self.row]
-        return kind(**fixed | self.parameters | machine)
+        shown = {"progress": machine.pop("progress")} if "progress" in machine else {}
+        return kind(**fixed | self.parameters | shown, engine=engine_from(machine))
 
     @property
     def words(self) -> str:
@@ -240,8 +235,8 @@ def _inline(entry: Mapping[str, Any]) -> str:
     return "{ " + ", ".join(parts) + " }"
 
 
-def best_of_each(rows: Iterable[Mapping[str, Any]], source: str, metric: str = METRICS[1]) -> list[Choice]:
-    """The best row of a leaderboard for each row of the paper's tables that it has candidates for.
+def best_of_each(rows: Iterable[Mapping[str, Any]], source: str) -> list[Choice]:
+    """The best of a leaderboard by NDCG@20 for each row of the paper's tables that it has candidates for.
 
     Parameters
     ----------
@@ -249,13 +244,11 @@ def best_of_each(rows: Iterable[Mapping[str, Any]], source: str, metric: str = M
         l2, dropout, user_power, popularity_power, b or xi, and metrics.
     source : str
         What the choices are to say of where they come from.
-    metric : str
-        What decides.
     """
     best: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         for name in _rows_of(row):
-            if name not in best or row[metric] > best[name][metric]:
+            if name not in best or row[METRICS[1]] > best[name][METRICS[1]]:
                 best[name] = row
     return [
         Choice(

@@ -6,40 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, NamedTuple
 
+from deql import datasets
 from deql.datasets.public import PRESETS, compare_with_paper, locate, prepare
 from deql.errors import DataError, ParameterError
+from deql.io.container import digest
+from deql.split import Split, split_strong, split_weak
+from deql.tuning.tuning_data import matrix_arrays
 
-if TYPE_CHECKING:
-    from deql.split import Split
+__all__ = ["PROTOCOLS", "FoundDatasets", "MissingDataset", "PaperDataset", "find_datasets", "fingerprint"]
 
-__all__ = ["BUNDLED", "Absent", "Bench", "find_benches", "fingerprint", "readable"]
-
-BUNDLED = "debian"
 Protocol = Literal["strong", "weak"]
+PROTOCOLS: tuple[Protocol, ...] = ("strong", "weak")
 
+_BUNDLED = "debian"
 _ELSEWHERE = {"gowalla-1": "gowalla"}
 """Where else a data set's files may be."""
 
 _LABELS = {
     "games": "Games", "beauty": "Beauty", "gowalla-1": "Gowalla-1", "ml20m": "ML-20M", "netflix": "Netflix",
     "msd": "MSD", "amazon-book": "Amazon-Book", "yelp2018": "Yelp2018", "gowalla": "Gowalla",
-    BUNDLED: "Debian (bundled)",
+    _BUNDLED: "Debian (bundled)",
 }  # fmt: skip
+"""Names as the paper writes them, in its order."""
 
 
 @dataclass(frozen=True)
-class Absent:
-    """A data set that is not there.
-
-    Attributes
-    ----------
-    name, label : str
-    protocol : {"strong", "weak"}
-    where : str
-        What is missing, and where its files go, in words.
-    """
+class MissingDataset:
+    """A data set that is not there; ``where`` says what is missing, and where its files go."""
 
     name: str
     label: str
@@ -48,7 +43,7 @@ class Absent:
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class PaperDataset:
     """A data set that is there, with the protocol it is judged by.
 
     Attributes
@@ -96,12 +91,9 @@ class Bench:
 
     def split(self, seed: int = 0) -> Split:
         """The published split, or a seeded one."""
-        from deql.datasets import debian
-        from deql.split import split_strong, split_weak
-
         if self.folder is not None:
             return prepare(self.name, self.folder, seed)
-        return split_strong(debian(), seed=seed) if self.protocol == "strong" else split_weak(debian(), seed=seed)
+        return (split_strong if self.protocol == "strong" else split_weak)(datasets.debian(), seed=seed)
 
     @cached_property
     def first(self) -> Split:
@@ -110,22 +102,48 @@ class Bench:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A checksum of that split: of what is learned from and what is judged on."""
+        """A checksum of that split."""
         return fingerprint(self.first)
 
 
 def fingerprint(split: Split) -> str:
     """A checksum of what is learned from and what is judged on in the end."""
-    from deql.io.container import digest
-    from deql.tuning.tuning_data import matrix_arrays
-
     return digest({}, matrix_arrays(train=split.train, seen=split.test.seen, held_out=split.test.held_out))
 
 
-def find_benches(
-    folder: Path | None, protocols: Sequence[Protocol], only: Sequence[str] = ()
-) -> tuple[list[Bench], list[Absent]]:
-    """Data sets that are there, in the paper's order, the bundled one last; and those that are not. Both may be empty.
+class FoundDatasets(NamedTuple):
+    """Data sets that are there, in the paper's order, the bundled one last; and those that are not."""
+
+    present: list[PaperDataset]
+    missing: list[MissingDataset]
+
+    def of(self, protocols: Sequence[Protocol]) -> FoundDatasets:
+        """Those that are judged by one of some protocols."""
+        return FoundDatasets([one for one in self.present if one.protocol in protocols],
+                             [one for one in self.missing if one.protocol in protocols])  # fmt: skip
+
+    def read(self) -> FoundDatasets:
+        """The same with those missing that cannot be read, too; an error if none is left.
+
+        Reading comes before any long work, so that one damaged file does not end what others have begun.
+        """
+        found, reasons = FoundDatasets([], list(self.missing)), []
+        for one in self.present:
+            try:
+                one.first  # noqa: B018  read and kept
+                found.present.append(one)
+            except DataError as error:
+                reasons.append(error)
+                text = str(error) if one.folder is None else str(error).replace(str(one.folder.parent), "DIR")
+                where = f"{one.name} cannot be used: {text}"
+                found.missing.append(MissingDataset(one.name, one.label, one.protocol, where))
+        if reasons and not found.present:
+            raise reasons[0]
+        return found
+
+
+def find_datasets(folder: Path | None, protocols: Sequence[Protocol], only: Sequence[str] = ()) -> FoundDatasets:
+    """Which data sets are there. There may be none.
 
     Parameters
     ----------
@@ -138,32 +156,33 @@ def find_benches(
 
     Examples
     --------
-    >>> benches, absent = find_benches(None, ["weak"])
-    >>> [bench.label for bench in benches], [one.name for one in absent]
+    >>> found = find_datasets(None, ["weak"])
+    >>> [dataset.label for dataset in found.present], [one.name for one in found.missing]
     (['Debian (bundled)'], ['amazon-book', 'yelp2018', 'gowalla'])
     """
     if folder is not None and not folder.is_dir():
         raise ParameterError(
             f"there is no folder {folder} (--data or $DEQL_DATA): name the one that has a folder for each data set"
         )
-    known = [*PRESETS, BUNDLED, *(f"{BUNDLED}-{protocol}" for protocol in ("strong", "weak"))]
+    known = [*PRESETS, _BUNDLED, *(f"{_BUNDLED}-{protocol}" for protocol in PROTOCOLS)]
     for name in only:
         if name not in known:
             raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(known)}")
-    benches: list[Bench] = []
-    absent: list[Absent] = []
-    for name in (name for name in _LABELS if name != BUNDLED):
+    found = FoundDatasets([], [])
+    for name, label in _LABELS.items():
+        if name == _BUNDLED:
+            continue
         protocol: Protocol = "strong" if PRESETS[name].files else "weak"
         if protocol not in protocols or (only and name not in only):
             continue
-        found = _folder_of(name, folder)
-        if isinstance(found, Path):
-            benches.append(Bench(name, protocol, found))
+        place = _folder_of(name, folder)
+        if isinstance(place, Path):
+            found.present.append(PaperDataset(name, protocol, place))
         else:
-            absent.append(Absent(name, _LABELS[name], protocol, found))
-    bundled = [Bench(BUNDLED, protocol, None) for protocol in protocols]
-    benches += [one for one in bundled if not only or one.name in only or one.key in only]
-    return benches, absent
+            found.missing.append(MissingDataset(name, label, protocol, place))
+    bundled = [PaperDataset(_BUNDLED, protocol, None) for protocol in protocols]
+    found.present.extend(one for one in bundled if not only or one.name in only or one.key in only)
+    return found
 
 
 def _folder_of(name: str, folder: Path | None) -> Path | str:
@@ -180,22 +199,3 @@ def _folder_of(name: str, folder: Path | None) -> Path | str:
             except DataError as error:
                 reasons.append(str(error).replace(str(folder), "DIR"))
     return reasons[0] if reasons else f"the files of {name} ({published}) go into DIR/{name}, where DIR is --data"
-
-
-def readable(benches: Sequence[Bench], absent: Sequence[Absent]) -> tuple[list[Bench], list[Absent]]:
-    """Data sets that can be read, and those that are not there or cannot; an error if none is left.
-
-    Reading comes before any long work, so that one damaged file does not end a run that others have begun.
-    """
-    fine, gone, reasons = [], list(absent), []
-    for bench in benches:
-        try:
-            bench.first  # noqa: B018  read and kept
-            fine.append(bench)
-        except DataError as error:
-            reasons.append(error)
-            text = str(error) if bench.folder is None else str(error).replace(str(bench.folder.parent), "DIR")
-            gone.append(Absent(bench.name, bench.label, bench.protocol, f"{bench.name} cannot be used: {text}"))
-    if not fine and reasons:
-        raise reasons[0]
-    return fine, gone

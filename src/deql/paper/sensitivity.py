@@ -9,13 +9,21 @@ from typing import Literal
 from deql._system.tables import Cell, Grid, number, p_value
 from deql.datasets.public import PRESETS
 from deql.evaluation.comparison import LEVEL
-from deql.paper.curves import AFFORDABLE, ROW, FixedL2, FixedLambda, Line, as_deql, at_fixed_l2, at_fixed_lambda
 from deql.paper.document import Figure, Section
-from deql.paper.hyperparameters import ORIGINS, Choice
-from deql.paper.paper_datasets import Bench
+from deql.paper.hyperparameters import ORIGINS
+from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS, NAMES
-from deql.paper.registry import Order
-from deql.paper.runs import Run
+from deql.paper.sensitivity_curves import (
+    AFFORDABLE,
+    ROW,
+    FixedLambdaCurve,
+    MetricCurve,
+    SensitivityCurve,
+    as_deql,
+    at_fixed_l2,
+    at_fixed_lambda,
+)  # fmt: skip
+from deql.paper.table_request import TableRequest
 from deql.report import page, plots
 from deql.report.plots import Labels
 from deql.tuning.winner import CURVE
@@ -36,7 +44,64 @@ _CLAIMS: dict[str, Claim] = {
 _WHERE = {"below": "at some b > 0, before b exceeds a", "near": "near b = a or beyond it", "above": "at b > a"}
 
 
-def verdict(line: Line, claim: Claim) -> tuple[bool | None, str]:
+def b_sensitivity(request: TableRequest) -> tuple[str, list[Section]]:
+    """The paper's figure of both metrics over b/a."""
+    numbers: list[Grid] = []
+    summary, sections = request.by_dataset(lambda dataset: _of_dataset(request, dataset, numbers))
+    behind = [Section("The numbers behind the figures", grids=numbers)] if numbers else []
+    return summary, [*sections, _READING, *behind]
+
+
+def _of_dataset(request: TableRequest, dataset: PaperDataset, numbers: list[Grid]) -> tuple[str, Section]:
+    """One data set; tables of all its values go to ``numbers``."""
+    choices = [one for one in request.choices(dataset) if one.row == ROW and one.origin in ("found", "published")]
+    choices = [one for place, one in enumerate(choices)
+               if one.parameters not in [other.parameters for other in choices[:place]]]  # fmt: skip
+    if not choices:
+        return request.no_choices(dataset, ROW)
+    heading, train = request.heading(dataset), dataset.first.train
+    bs = sorted({*CURVE, *(as_deql(choice).b for choice in choices)})
+    curves = [at_fixed_l2(request.log, dataset, choice, bs) for choice in choices]
+    first = curves[0]
+    judged = "1 user is judged" if first.users == 1 else f"{first.users:,} users are judged"
+    words = [
+        f"{ROW} with all but b fixed: {'; '.join(f'{one.fixed} ({ORIGINS[one.choice.origin]})' for one in curves)}. "
+        f"{train.n_items / train.n_users:.2f} items per user in the training part; {judged}."
+    ]
+    numbers.append(_curve_grid(curves, heading))
+    figures = [_figure(dataset, heading, curves, metric) for metric in METRICS]
+    remarks = [sentence for one in curves for sentence in _tell(one, len(curves) > 1)]
+    if len({tuple("" if line.flat else _side(line.peak_b) for line in one.lines) for one in curves}) > 1:
+        remarks.append("The data are the same in all curves, so where one peaks depends on l2 and dropout, too.")
+    dropped = as_deql(first.choice).dropout > 0
+    fixed = at_fixed_lambda(request.log, dataset, first.choice) if dropped else None
+    if fixed is not None:
+        numbers.append(_fixed_grid(fixed, heading))
+        figures += [_fixed_figure(dataset, heading, fixed, first.chosen, metric) for metric in METRICS]
+        remarks.append(_tell_fixed(fixed, first))
+    elif dropped:
+        remarks.append(
+            f"The curve at a fixed λ, as the paper draws it, takes an inverse for each b: with {train.n_items:,} items "
+            f"(more than {AFFORDABLE:,}) it is left out here; on a GPU, --engine torch makes it."
+        )
+    else:
+        remarks.append("Nothing is dropped here, so every b above 0 gives one model.")
+    held, lines = ("l2", first.lines) if fixed is None else ("λ", fixed.lines)
+    agrees, compared = _compare(dataset, lines, held)
+    key = [f"{ORIGINS[one.choice.origin]}: {one.fixed}" for one in curves] if len(curves) > 1 else []
+    peaks = ", ".join(
+        f"{NAMES[line.metric]} {_peaks(line)}" + (
+            "" if line.flat else f", {_side(b)} ({line.gain(b):+.4f} over b = 0)" if (b := line.peak_b)
+            else ", which is EDLAE"
+        )
+        for line in lines
+    )  # fmt: skip
+    return f"{heading}: at a fixed {held}, {peaks}; {agrees}.", Section(
+        heading, words, [_peak_grid(one) for one in curves], key, figures, [*remarks, compared]
+    )
+
+
+def verdict(line: MetricCurve, claim: Claim) -> tuple[bool | None, str]:
     """Whether a peak lies where it is said to, in a sentence; None where the users judged do not decide.
 
     They decide if every b on the other side of the claim is told from the peak: those outside it where the peak is
@@ -44,22 +109,23 @@ def verdict(line: Line, claim: Claim) -> tuple[bool | None, str]:
 
     Examples
     --------
-    >>> line = Line("ndcg@20", [0, 1, 2, 3], [0.1, 0.3, 0.4, 0.2], [1, 0.01, 0.01, 0.01], [0.01, 0.02, 1, 0.01])
+    >>> under_peak = [0.01, 0.02, 1, 0.01]
+    >>> line = MetricCurve("ndcg@20", [0, 1, 2, 3], [0.1, 0.3, 0.4, 0.2], [1, 0.01, 0.01, 0.01], under_peak)
     >>> verdict(line, "above")[0], verdict(line, "below")[0]
     (True, False)
     >>> print(verdict(line, "above")[1])
     NDCG@20 peaks at b = 2, which agrees; b = 1, which would not, is hardest to tell from it, 0.1000 less (p = 0.0200).
     """
-    name, peak = NAMES[line.metric], line.b[line.peak]
+    name = NAMES[line.metric]
     if line.flat:
         return None, f"{name} {_peaks(line)}: that decides nothing."
-    agrees = _fits(peak, claim)
+    agrees = _fits(line.peak_b, claim)
     rivals = [place for place, b in enumerate(line.b) if _fits(b, claim) != agrees]
     p_values = [1.0 if math.isnan(p) else p for p in line.under_peak]
     hardest = max(rivals, key=lambda place: (p_values[place], line.means[place]))
     p, b = line.under_peak[hardest], line.b[hardest]
     rival = f"b = {b:g}, which would{' not' * agrees}, is"
-    less = f"{_amount(gain)} less{_p(p)}" if (gain := line.gain(peak, b)) else ""
+    less = f"{_amount(gain)} less{_p(p)}" if (gain := line.gain(line.peak_b, b)) else ""
     if p < LEVEL:
         told = "agrees" if agrees else "does not agree"
         return agrees, f"{name} {_peaks(line)}, which {told}; {rival} hardest to tell from it, {less}."
@@ -72,13 +138,13 @@ def _fits(b: float, claim: Claim) -> bool:
     return {"below": 0 < b <= 1, "near": b >= NEAR, "above": b > 1}[claim]
 
 
-def _peaks(line: Line) -> str:
-    """Where a line peaks; at its end that is no peak, and a flat one has none."""
+def _peaks(line: MetricCurve) -> str:
+    """Where a curve peaks; at its end that is no peak, and a flat one has none."""
     if line.flat:
         return "is the same at every b"
     if line.peak == len(line.b) - 1:
         return f"still rises at b = {line.b[-1]:g}, the largest tried"
-    return f"peaks at b = {line.b[line.peak]:g}"
+    return f"peaks at b = {line.peak_b:g}"
 
 
 def _p(value: float, more: str = "") -> str:
@@ -103,98 +169,27 @@ def _side(b: float) -> str:
     return "below a" if b < 1 else "at a" if b == 1 else "above a"
 
 
-def b_sensitivity(order: Order) -> tuple[str, list[Section]]:
-    """The paper's figure of both metrics over b/a."""
-    sections, leads, grids = [], [], []
-    for bench in order.benches:
-        heading = order.heading(bench)
-        choices = [one for one in order.choices(bench) if one.row == ROW and one.origin in ("found", "published")]
-        choices = [one for place, one in enumerate(choices)
-                   if one.parameters not in [other.parameters for other in choices[:place]]]  # fmt: skip
-        if not choices:
-            sections.append(order.unchosen(bench, ROW))
-            continue
-        section, lead, behind = _section(order.run, bench, choices, heading)
-        sections.append(section)
-        leads.append(lead)
-        grids += behind
-    numbers = [Section("The numbers behind the figures", grids=grids)] if grids else []
-    return " ".join(leads), [*sections, _reading(), *numbers]
-
-
-def _section(run: Run, bench: Bench, choices: Sequence[Choice], heading: str) -> tuple[Section, str, list[Grid]]:
-    """One data set, its lead, and the tables of all its numbers."""
-    bs = sorted({*CURVE, *(as_deql(choice).b for choice in choices)})
-    curves = [at_fixed_l2(run, bench, choice, bs) for choice in choices]
-    first = curves[0]
-    train = bench.first.train
-    words = [
-        f"{ROW} with all but b fixed: {'; '.join(f'{one.fixed} ({ORIGINS[one.choice.origin]})' for one in curves)}. "
-        f"{train.n_items / train.n_users:.2f} items per user in the training part; {_judged(first.users)}."
-    ]
-    behind = [_curve_grid(curves, heading)]
-    figures = [_figure(bench, heading, curves, metric) for metric in METRICS]
-    remarks = [sentence for one in curves for sentence in _tell(one, len(curves) > 1)]
-    if len({tuple("" if line.flat else _side(line.b[line.peak]) for line in one.lines) for one in curves}) > 1:
-        remarks.append("The data are the same in all curves, so where one peaks depends on l2 and dropout, too.")
-    dropped = as_deql(first.choice).dropout > 0
-    fixed = at_fixed_lambda(run, bench, first.choice) if dropped else None
-    if fixed is not None:
-        behind.append(_fixed_grid(fixed, heading))
-        figures += [_fixed_figure(bench, heading, fixed, first.chosen, metric) for metric in METRICS]
-        remarks.append(_tell_fixed(fixed, first))
-    elif dropped:
-        remarks.append(
-            f"The curve at a fixed λ, as the paper draws it, takes an inverse for each b: with {train.n_items:,} items "
-            f"(more than {AFFORDABLE:,}) it is left out here; on a GPU, --engine torch makes it."
-        )
-    else:
-        remarks.append("Nothing is dropped here, so every b above 0 gives one model.")
-    held, lines = ("l2", first.lines) if fixed is None else ("λ", fixed.lines)
-    agrees, compared = _compare(bench, lines, held)
-    key = [f"{ORIGINS[one.choice.origin]}: {one.fixed}" for one in curves] if len(curves) > 1 else []
-    grids = [_peak_grid(one) for one in curves]
-    return (
-        Section(heading, words, grids, key, figures, [*remarks, compared]), _lead(heading, lines, held, agrees), behind
-    )  # fmt: skip
-
-
-def _lead(heading: str, lines: Sequence[Line], held: str, agrees: str) -> str:
-    places = ", ".join(
-        f"{NAMES[line.metric]} {_peaks(line)}" + (
-            "" if line.flat else f", {_side(b)} ({line.gain(b):+.4f} over b = 0)" if (b := line.b[line.peak])
-            else ", which is EDLAE"
-        )
-        for line in lines
-    )  # fmt: skip
-    return f"{heading}: at a fixed {held}, {places}; {agrees}."
-
-
-def _judged(users: int) -> str:
-    return "1 user is judged" if users == 1 else f"{users:,} users are judged"
-
-
-def _compare(bench: Bench, lines: Sequence[Line], held: str) -> tuple[str, str]:
+def _compare(dataset: PaperDataset, lines: Sequence[MetricCurve], held: str) -> tuple[str, str]:
     """Whether the peaks lie where the paper says: in a few words, and in sentences."""
-    train = bench.first.train
+    train = dataset.first.train
     ratio, yelp = train.n_items / train.n_users, PRESETS["yelp2018"].paper.item_user_ratio
-    claim = _CLAIMS.get(bench.name)
+    claim = _CLAIMS.get(dataset.name)
     if claim is None:
         claim = "near" if ratio > 1 else "below"
         of = f"of data with so {'many' if ratio > 1 else 'few'} items per user ({ratio:.2f}; Yelp2018 has {yelp:.2f})"
         says = (
-            f"The paper does not say where the curve of {bench.label} peaks. It puts a peak near b = a or beyond it "
+            f"The paper does not say where the curve of {dataset.label} peaks. It puts a peak near b = a or beyond it "
             f"down to many items per user; with {ratio:.2f} of them ({yelp:.2f} on Yelp2018) the curve should peak "
             f"{_WHERE[claim]}."
         )
     else:
-        of = f"of {bench.label}"
-        says = f"The paper says that the curve of {bench.label} peaks {_WHERE[claim]}."
+        of = f"of {dataset.label}"
+        says = f"The paper says that the curve of {dataset.label} peaks {_WHERE[claim]}."
     told = {line.metric: verdict(line, claim) for line in lines}
     agree = {metric: one for metric, (one, _) in told.items()}
     on = "as the paper's curve is" if held == "λ" else "which the paper's curve is not"
     sentences = [says, f"At a fixed {held}, {on}:", *(sentence for _, sentence in told.values())]
-    if bench.name not in _CLAIMS and ratio > yelp and set(agree.values()) == {False}:
+    if dataset.name not in _CLAIMS and ratio > yelp and set(agree.values()) == {False}:
         sentences.append("So more items per user than Yelp2018 has do not put the peak there by themselves.")
     return _agreement(agree, of), " ".join(sentences)
 
@@ -210,19 +205,15 @@ def _agreement(agree: Mapping[str, bool | None], of: str) -> str:
     return f"that is {'' if yes else 'not '}what the paper says {of}{undecided}"
 
 
-def _tell(curve: FixedL2, several: bool) -> list[str]:
-    """Where the lines of a choice peak, and what that is worth."""
+def _tell(curve: SensitivityCurve, several: bool) -> list[str]:
+    """Where the curves of a choice peak, and what that is worth."""
     of = f" ({ORIGINS[curve.choice.origin]})" if several else ""
-    told = [_tell_line(line, of) for line in curve.lines]
-    if curve.choice.origin != "found":
-        return told
-    return [text if line.flat else f"{text} {_tell_chosen(line, curve.chosen)}"
-            for text, line in zip(told, curve.lines, strict=True)]  # fmt: skip
+    chosen = curve.chosen if curve.choice.origin == "found" else None
+    return [_tell_line(line, of, chosen) for line in curve.lines]
 
 
-def _tell_line(line: Line, of: str) -> str:
-    peak, name = line.b[line.peak], NAMES[line.metric]
-    top = number(line.means[line.peak])
+def _tell_line(line: MetricCurve, of: str, chosen: float | None) -> str:
+    peak, name, top = line.peak_b, NAMES[line.metric], number(line.means[line.peak])
     if line.flat:
         return f"{name}{of} {_peaks(line)}, {top}."
     if peak == 0:
@@ -236,17 +227,19 @@ def _tell_line(line: Line, of: str) -> str:
             text += f", and {line.gain(peak, 1.0):+.4f} over b = a{_p(line.under_peak[line.b.index(1.0)])}"
         text += "."
     low, high = line.as_good
-    return text + (f" b from {low:g} to {high:g} cannot be told from the peak." if low < high else "")
+    text += f" b from {low:g} to {high:g} cannot be told from the peak." if low < high else ""
+    return text if chosen is None else f"{text} {_tell_chosen(line, chosen)}"
 
 
-def _tell_chosen(line: Line, chosen: float) -> str:
+def _tell_chosen(line: MetricCurve, chosen: float) -> str:
     """What the b is worth that validation data chose: unlike the peak, it was not picked on these users."""
-    place, gain, p = line.b.index(chosen), line.gain(chosen), line.over_zero[line.b.index(chosen)]
+    place, gain = line.b.index(chosen), line.gain(chosen)
     told = []
     if chosen > 0 and line.peak > 0:
+        p = line.over_zero[place]
         chance = "more than chance" if p < LEVEL else "which may be chance" if gain > 0 else "no gain"
         told.append(f"has {f'{gain:+.4f}'.replace('-', '−')} over b = 0, {chance}{_p(p)}")
-    below = line.gain(line.b[line.peak], chosen)
+    below = line.gain(line.peak_b, chosen)
     if below:
         told.append(f"is {_amount(below)} below the peak{_p(line.under_peak[place])}")
     elif place != line.peak:
@@ -254,10 +247,10 @@ def _tell_chosen(line: Line, chosen: float) -> str:
     return f"b = {chosen:g}, which validation data chose, {', and '.join(told) or 'is that'}."
 
 
-def _tell_fixed(fixed: FixedLambda, curve: FixedL2) -> str:
+def _tell_fixed(fixed: FixedLambdaCurve, curve: SensitivityCurve) -> str:
     peaks = "; ".join(
         f"{NAMES[line.metric]} then {_peaks(line)} with {number(line.means[line.peak])} (at a fixed l2: "
-        f"{'any b' if other.flat else f'b = {other.b[other.peak]:g}'}, {number(other.means[other.peak])})"
+        f"{'any b' if other.flat else f'b = {other.peak_b:g}'}, {number(other.means[other.peak])})"
         for line, other in zip(fixed.lines, curve.lines, strict=True)
     )  # fmt: skip
     return (
@@ -266,74 +259,65 @@ def _tell_fixed(fixed: FixedLambda, curve: FixedL2) -> str:
     )
 
 
-def _reading() -> Section:
-    return Section("How to read it", [
-        "b = 0 is EDLAE and b = a is DLAE (a = 1 throughout). Each curve holds dropout p and l2, the ridge as the Gram "
-        "matrix sees it, so all of its models share one inverse and only b differs. The paper holds λ instead, and "
-        "then b moves the ridge too: l2 = λ/((1−p)²·κ) with κ = p + (1−p)·b². What it says of a peak is judged on a "
-        "curve at a fixed λ where there is one.",
-        "A peak is where the paper says, or is not, only if a test over users tells it from every b of the other side; "
-        "else nothing is decided.",
-        "p-values are of one-sided paired t-tests over the users judged. A peak is read off the test part, so its "
-        "p-values are optimistic; that of the b that validation data chose is not.",
-    ])  # fmt: skip
-
-
-def _peak_grid(curve: FixedL2) -> Grid:
+def _peak_grid(curve: SensitivityCurve) -> Grid:
     rows = []
     for line in curve.lines:
-        peak = [] if line.flat else [("peak", line.b[line.peak])]
+        peak = [] if line.flat else [("peak", line.peak_b)]
         for name, b in (*peak, (ORIGINS[curve.choice.origin], curve.chosen)):
             place = line.b.index(b)
-            rows.append(([NAMES[line.metric], name], [
-                Cell(f"{b:g}"), Cell(number(line.means[place])), Cell(f"{line.gain(b):+.4f}"),
-                Cell(p_value(line.over_zero[place])), Cell(f"{line.gain(b, 1.0):+.4f}"),
-            ]))  # fmt: skip
+            texts = [f"{b:g}", number(line.means[place]), f"{line.gain(b):+.4f}", p_value(line.over_zero[place]),
+                     f"{line.gain(b, 1.0):+.4f}"]  # fmt: skip
+            rows.append(([NAMES[line.metric], name], [Cell(text) for text in texts]))
     header = ["metric", "which b", "b", "value", "over b = 0", "p", "over b = a"]
     return Grid(f"Peaks at {curve.fixed}, {ORIGINS[curve.choice.origin]}", header, rows)
 
 
-def _curve_grid(curves: Sequence[FixedL2], heading: str) -> Grid:
+def _curve_grid(curves: Sequence[SensitivityCurve], heading: str) -> Grid:
     curves = list({one.fixed: one for one in curves}.values())  # with only another b chosen it is the same curve
-    several = len(curves) > 1
-    header = [
-        "b", *(NAMES[line.metric] + f" at {one.fixed}" * several for one in curves for line in one.lines)
-    ]  # fmt: skip
-    rows = [
-        ([f"{b:g}"], [Cell(number(line.means[place]), best=place == line.peak) for one in curves for line in one.lines])
-        for place, b in enumerate(curves[0].lines[0].b)
-    ]
-    return Grid(f"{heading}: all values of b", header, rows)
+    at = [f" at {one.fixed}" * (len(curves) > 1) for one in curves]
+    header = [NAMES[line.metric] + fixed for one, fixed in zip(curves, at, strict=True) for line in one.lines]
+    lines = [line for one in curves for line in one.lines]
+    rows = [([f"{b:g}"], _values_at(place, lines)) for place, b in enumerate(lines[0].b)]
+    return Grid(f"{heading}: all values of b", ["b", *header], rows)
 
 
-def _fixed_grid(fixed: FixedLambda, heading: str) -> Grid:
-    rows = [
-        ([f"{b:g}"], [Cell(f"{l2:.4g}"), *(
-            Cell(number(line.means[place]), best=place == line.peak) for line in fixed.lines
-        )])
-        for place, (b, l2) in enumerate(zip(fixed.b, fixed.l2, strict=True))
-    ]  # fmt: skip
-    return Grid(
-        f"{heading}: at a fixed λ of {fixed.lam:.4g}", ["b", "l2", *(NAMES[metric] for metric in METRICS)], rows
-    )
+def _fixed_grid(fixed: FixedLambdaCurve, heading: str) -> Grid:
+    rows = [([f"{b:g}"], [Cell(f"{l2:.4g}"), *_values_at(place, fixed.lines)])
+            for place, (b, l2) in enumerate(zip(fixed.b, fixed.l2, strict=True))]  # fmt: skip
+    return Grid(f"{heading}: at a fixed λ of {fixed.lam:.4g}", ["b", "l2", *NAMES.values()], rows)
 
 
-def _figure(bench: Bench, heading: str, curves: Sequence[FixedL2], metric: str) -> Figure:
-    place = METRICS.index(metric)
-    lines = [one.lines[place] for one in curves]
+def _values_at(place: int, lines: Sequence[MetricCurve]) -> list[Cell]:
+    return [Cell(number(line.means[place]), best=place == line.peak) for line in lines]
+
+
+def _figure(dataset: PaperDataset, heading: str, curves: Sequence[SensitivityCurve], metric: str) -> Figure:
+    lines = [one.lines[METRICS.index(metric)] for one in curves]
     chosen = [one.chosen for one in curves]
-    beyond = max(*chosen, *(line.b[line.peak] for line in lines)) > SHOWN
+    beyond = max(*chosen, *(line.peak_b for line in lines)) > SHOWN
     shown = [b for b in lines[0].b if beyond or b <= SHOWN]
     title = f"{NAMES[metric]} by b on {heading}"
-    labels = Labels(f"{bench.key}-b-{page.anchor(metric)}", title, "b", NAMES[metric])
+    labels = Labels(f"{dataset.key}-b-{page.anchor(metric)}", title, "b", NAMES[metric])
     svg = plots.peaks(labels, shown, [line.means[: len(shown)] for line in lines], chosen)
     told = f"{NAMES[metric]} on the test part of {heading} by b, at a fixed l2. Star: the peak; ring: the chosen b."
     return Figure(svg, told)
 
 
-def _fixed_figure(bench: Bench, heading: str, fixed: FixedLambda, chosen: float, metric: str) -> Figure:
+def _fixed_figure(dataset: PaperDataset, heading: str, fixed: FixedLambdaCurve, chosen: float, metric: str) -> Figure:
     title = f"{NAMES[metric]} by b at a fixed λ on {heading}"
-    labels = Labels(f"{bench.key}-lambda-{page.anchor(metric)}", title, "b", NAMES[metric])
+    labels = Labels(f"{dataset.key}-lambda-{page.anchor(metric)}", title, "b", NAMES[metric])
     svg = plots.peaks(labels, fixed.b, [fixed.lines[METRICS.index(metric)].means], [chosen])
     told = f"{NAMES[metric]} on the test part of {heading} by b, at a fixed λ as in the paper: each b has another l2."
     return Figure(svg, told)
+
+
+_READING = Section("How to read it", [
+    "b = 0 is EDLAE and b = a is DLAE (a = 1 throughout). Each curve holds dropout p and l2, the ridge as the Gram "
+    "matrix sees it, so all of its models share one inverse and only b differs. The paper holds λ instead, and then b "
+    "moves the ridge too: l2 = λ/((1−p)²·κ) with κ = p + (1−p)·b². What it says of a peak is judged on a curve at a "
+    "fixed λ where there is one.",
+    "A peak is where the paper says, or is not, only if a test over users tells it from every b of the other side; "
+    "else nothing is decided.",
+    "p-values are of one-sided paired t-tests over the users judged. A peak is read off the test part, so its p-values "
+    "are optimistic; that of the b that validation data chose is not.",
+])  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 from typing import Any
@@ -17,11 +17,11 @@ from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import fit_and_evaluate
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
-from deql.paper.paired import Pair, SplitTest, difference_sums, null, split_tests, values_on
-from deql.paper.paper_datasets import Bench, fingerprint
+from deql.paper.measurement_log import MeasurementLog, hyper_parameters
+from deql.paper.paper_datasets import PaperDataset, fingerprint
 from deql.paper.published import METRICS, NAMES, WEIGHTED, reported
-from deql.paper.registry import Order, beside_paper, compared_heads
-from deql.paper.runs import Run, hyper_parameters
+from deql.paper.split_tests import Pair, SplitTest, difference_sums, null, split_tests, values_on
+from deql.paper.table_request import MetricRow, TableRequest, metric_grid
 from deql.report import page, plots
 from deql.report.comparison_page import mean_interval
 from deql.report.plots import Labels
@@ -39,33 +39,20 @@ PAIRS: tuple[Pair, ...] = ((FREE, ZERO), (FREE, EDLAE), (FREE, ABLATED), (WEIGHT
 """Null hypotheses “the first is no better than the second”: the paper's two, and those of rows it does not have."""
 
 
-def significance(order: Order) -> tuple[str, list[Section]]:
+def significance(request: TableRequest) -> tuple[str, list[Section]]:
     """The tables of five splits and of their tests."""
-    sections, leads = [], []
-    for bench in order.benches:
-        choices = _contestants(order, bench)
-        if not choices:
-            missing = [row for row in (EDLAE, ZERO, FREE) if order.found(bench, row) is None]
-            sections.append(order.unchosen(bench, " and ".join(missing)))
-            continue
-        model_of = _model_of(choices)
-        splits = _measure(order.run, bench, choices, model_of)
-        tests = split_tests(splits, _pairs(choices), model_of)
-        sections.append(_section(bench, choices, model_of, splits, tests))
-        leads.append(_lead(bench, tests, model_of[ZERO] == EDLAE))
-    if leads:
-        sections.append(Section("What five splits can show", _CAVEATS))
-    return " ".join(leads), sections
+    summary, sections = request.by_dataset(lambda dataset: _of_dataset(request, dataset))
+    return summary, [*sections, *([Section("What five splits can show", _CAVEATS)] if summary else [])]
 
 
-def _contestants(order: Order, bench: Bench) -> dict[str, Choice]:
-    """The choice for each row; none if one of the paper's three is not known."""
-    known = {row: one for row in ROWS if (one := order.found(bench, row)) is not None}
-    if not {EDLAE, ZERO, FREE} <= known.keys():
-        return {}
+def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Section]:
+    known = {row: one for row in ROWS if (one := request.found(dataset, row)) is not None}
+    if unknown := [row for row in (EDLAE, ZERO, FREE) if row not in known]:
+        return request.no_choices(dataset, " and ".join(unknown))
     parameters = {name: value for name, value in known[FREE].parameters.items() if name != "b"}
     known[ABLATED] = replace(known[FREE], row=ZERO, parameters=parameters)
-    return {row: known[row] for row in ROWS if row in known}
+    comparison = _compare(request.log, dataset, {row: known[row] for row in ROWS if row in known})
+    return comparison.summary(), comparison.section()
 
 
 def _model_of(choices: Mapping[str, Choice]) -> dict[str, str]:
@@ -83,99 +70,126 @@ def _model_of(choices: Mapping[str, Choice]) -> dict[str, str]:
     return rows
 
 
-def _pairs(rows: Mapping[str, Choice]) -> list[Pair]:
-    return [(better, other) for better, other in PAIRS if better in rows and other in rows]
-
-
-def _measure(
-    run: Run, bench: Bench, choices: Mapping[str, Choice], model_of: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """What was found on each split, in the order of the seeds; each model is measured once."""
-    several = []
+def _compare(log: MeasurementLog, dataset: PaperDataset, choices: Mapping[str, Choice]) -> _SplitComparison:
+    """Measure each model on each split, in the order of the seeds, or find that in the journal; and test the pairs."""
+    model_of = _model_of(choices)
     measured = {row: choices[row] for row in dict.fromkeys(model_of.values())}
-    met = bench.first.test.held_out.users[:0]
-    precision = run.machine.get("precision")
+    splits = []
+    met = dataset.first.test.held_out.users[:0]
+    arithmetic = log.machine.get("arithmetic")
     for seed in SEEDS:
-        split = bench.first if seed == 0 else bench.split(seed)
+        split = dataset.first if seed == 0 else dataset.split(seed)
         users = split.test.held_out.users
         new = users[~np.isin(users, met)]
-        key = {"data": bench.key, "split": fingerprint(split)} | {
+        key = {"data": dataset.key, "split": fingerprint(split)} | {
             row: " ".join(f"{name}={float(value)}" for name, value in choice.parameters.items())
             for row, choice in measured.items()
         }
-        key |= {"precision": precision} if precision else {}
-        told = f"{bench.label}, split {seed + 1} of {len(SEEDS)}"
-        found = run.remember(f"split {seed}", key, partial(_judge, run, split, measured, new, told))["found"]
-        several.append(found | {"means": {row: found["means"][model] for row, model in model_of.items()}})
+        key |= {"precision": arithmetic} if arithmetic else {}
+        told = f"{dataset.label}, split {seed + 1} of {len(SEEDS)}"
+        found = log.get_or_measure(f"split {seed}", key, partial(_evaluate, log, split, measured, new, told))["found"]
+        splits.append(found | {"means": {row: found["means"][model] for row, model in model_of.items()}})
         met = np.concatenate([met, new])
-    return several
+    pairs = [pair for pair in PAIRS if choices.keys() >= {*pair}]
+    return _SplitComparison(dataset, choices, model_of, splits, split_tests(splits, pairs, model_of))
 
 
-def _judge(run: Run, split: Split, choices: Mapping[str, Choice], new: NDArray[Any], told: str) -> dict[str, Any]:
+def _evaluate(
+    log: MeasurementLog, split: Split, choices: Mapping[str, Choice], new: NDArray[Any], told: str
+) -> dict[str, Any]:
     """Means of each model, and sums of each pair's differences over the users ``new``.
 
     A user who is judged on several splits counts on the first.
     """
-    models = {row: choice.model(**run.machine) for row, choice in choices.items()}
-    judged = fit_and_evaluate(
-        models, split.train, split.test, METRICS, lambda names: run.say(f"{told}: fitting {names}")
+    models = {row: choice.model(**log.machine) for row, choice in choices.items()}
+    results = fit_and_evaluate(
+        models, split.train, split.test, METRICS, lambda names: log.tell(f"{told}: fitting {names}")
     )
-    users = next(iter(judged.values())).users
+    users = next(iter(results.values())).users
     counted = np.isin(users, new)
     sums = {
         null((better, other)): {
-            metric: difference_sums((judged[better].per_user[metric] - judged[other].per_user[metric])[counted])
+            metric: difference_sums((results[better].per_user[metric] - results[other].per_user[metric])[counted])
             for metric in METRICS
         }
         for better, other in permutations(choices, 2)
     }
-    means = {row: result.means for row, result in judged.items()}
+    means = {row: result.means for row, result in results.items()}
     return {"means": means, "sums": sums, "users": len(users), "train": split.train.n_users}
 
 
-def _section(
-    bench: Bench, choices: Mapping[str, Choice], model_of: Mapping[str, str], splits: Sequence[dict[str, Any]],
-    tests: Sequence[SplitTest],
-) -> Section:  # fmt: skip
-    judged = [split["users"] for split in splits]
-    users = f"{min(judged):,}" if min(judged) == max(judged) else f"{min(judged):,} to {max(judged):,}"
-    are = "user is" if users == "1" else "users are"
-    words = [f"Seeds {SEEDS[0]} to {SEEDS[-1]}; {users} {are} judged on each split."]
-    grids = [_means_grid(bench, choices, splits), _tests_grid(bench, tests), _splits_grid(list(choices), splits)]
-    colours = list(dict.fromkeys(model_of.values()))
-    remarks = [*_identities(choices, model_of, tests), *bench.caveat]
-    return Section(bench.label, words, grids, colours, _figures(bench, model_of, splits, tests), remarks)
+@dataclass(frozen=True)
+class _SplitComparison:
+    """What was found on each split of a data set, and the tests; ``model_of`` is as :func:`_model_of` has it."""
+
+    dataset: PaperDataset
+    choices: Mapping[str, Choice]
+    model_of: Mapping[str, str]
+    splits: Sequence[Mapping[str, Any]]
+    tests: Sequence[SplitTest]
+
+    def section(self) -> Section:
+        judged = [split["users"] for split in self.splits]
+        users = f"{min(judged):,}" if min(judged) == max(judged) else f"{min(judged):,} to {max(judged):,}"
+        are = "user is" if users == "1" else "users are"
+        words = [f"Seeds {SEEDS[0]} to {SEEDS[-1]}; {users} {are} judged on each split."]
+        colours = list(dict.fromkeys(self.model_of.values()))
+        remarks = [*_identities(self.choices, self.model_of, self.tests), *self.dataset.caveat]
+        return Section(self.dataset.label, words, self.grids(), colours, _figures(self), remarks)
+
+    def grids(self) -> list[Grid]:
+        """tb:3, mean ± standard deviation, the paper's beside ours; tb:4; and every value, for anyone to test again."""
+        rows = []
+        for row, choice in self.choices.items():
+            several = [values_on(self.splits, row, metric) for metric in METRICS]
+            means, deviations = zip(*((float(one.mean()), float(one.std(ddof=1))) for one in several), strict=True)
+            rows.append(MetricRow(row, choice.words, means, [number(one) for one in deviations]))
+        title = f"Mean ± standard deviation over {len(SEEDS)} splits"
+        lines = [([row, NAMES[metric]], [Cell(number(value)) for value in values_on(self.splits, row, metric)])
+                 for metric in METRICS for row in self.choices]  # fmt: skip
+        return [
+            metric_grid(title, rows, reported("splits", self.dataset.name)),
+            _tests_grid(self.dataset, self.tests),
+            Grid("On each split", ["model", "metric", *(f"seed {seed}" for seed in SEEDS)], lines),
+        ]
+
+    def summary(self) -> str:
+        """How DEQL(L2) and EDLAE compare, and how often the paper's decision is met, in one or two sentences."""
+        paper = {((FREE, row), metric): p for row, several in reported("tests", self.dataset.name).items()
+                 for metric, p in zip(METRICS, several, strict=True)}  # fmt: skip
+        parts = []
+        for test in (test for test in self.tests if test.pair == (FREE, EDLAE)):
+            beside = f"; paper: {p_value(paper[test.pair, test.metric])}" if paper else ""
+            known = f"p = {p_value(test.p)}{beside}" if test.made else "the same values"
+            difference = f"{test.differences.mean():+.4f}".replace("-", "−")
+            parts.append(f"{difference} in {NAMES[test.metric]} ({known})")
+        told = f"{self.dataset.label}: over {len(SEEDS)} splits {FREE} differs from EDLAE by {' and '.join(parts)}."
+        if not paper:
+            return told
+        made = [test for test in self.tests if (test.pair, test.metric) in paper and test.made]
+        met = sum((test.p < LEVEL) == (paper[test.pair, test.metric] < LEVEL) for test in made)
+        if not made:
+            return f"{told} None of the paper's {len(paper)} decisions could be tested here."
+        if len(made) < len(paper):
+            told += f" {len(made)} of the paper's {len(paper)} decisions could be tested here, and {met} of them"
+        else:
+            told += f" {met} of the paper's {len(paper)} decisions"
+        one_model = self.model_of[ZERO] == EDLAE
+        shared = f"; one test serves both null hypotheses, as {ZERO} is EDLAE here" * one_model
+        return f"{told} come out the same{shared}."
 
 
-def _means_grid(bench: Bench, choices: Mapping[str, Choice], splits: Sequence[dict[str, Any]]) -> Grid:
-    """tb:3: mean ± standard deviation over the splits, the paper's beside ours."""
-    paper = reported("splits", bench.name)
-    means = {metric: {row: float(values_on(splits, row, metric).mean()) for row in choices} for metric in METRICS}
-    rows = []
-    for row, choice in choices.items():
-        cells = []
-        for place, metric in enumerate(METRICS):
-            here = means[metric][row]
-            shown = Cell(number(here), number(float(values_on(splits, row, metric).std(ddof=1))),
-                         best=here == max(means[metric].values()))  # fmt: skip
-            there = paper[row][2 * place : 2 * place + 2] if row in paper else None
-            cells += beside_paper(shown, here, there) if paper else [shown]
-        rows.append(([row, choice.words], cells))
-    header = ["model", "hyper-parameters", *compared_heads(bool(paper))]
-    return Grid(f"Mean ± standard deviation over {len(SEEDS)} splits", header, rows)
-
-
-def _tests_grid(bench: Bench, tests: Sequence[SplitTest]) -> Grid:
+def _tests_grid(dataset: PaperDataset, tests: Sequence[SplitTest]) -> Grid:
     """tb:4, with what can be said beyond it: corrected for many tests and for splits that overlap, and over users."""
-    paper = reported("tests", bench.name)
+    paper = reported("tests", dataset.name)
     rows = []
-    for test in sorted(tests, key=lambda test: PAIRS.index((test.better, test.other))):
-        cells = [Cell(f"{test.differences.mean():+.4f}")]
+    for test in sorted(tests, key=lambda test: PAIRS.index(test.pair)):
+        texts = [f"{test.differences.mean():+.4f}"]
         if paper:
-            told = paper.get(test.other) if test.better == FREE else None
-            cells.append(Cell("–" if told is None else _decided(told[METRICS.index(test.metric)])))
-        cells += [Cell(_decided(test.p)), *(Cell(p_value(p)) for p in (test.holm, test.overlap, test.users))]
-        rows.append(([test.null, NAMES[test.metric]], cells))
+            told = paper.get(test.pair[1]) if test.pair[0] == FREE else None
+            texts.append(_decided(math.nan if told is None else told[METRICS.index(test.metric)]))
+        texts += [_decided(test.p), *map(p_value, (test.holm, test.overlap, test.users))]
+        rows.append(([null(test.pair), NAMES[test.metric]], [Cell(text) for text in texts]))
     header = ["null hypothesis", "metric", "difference", *(["paper"] if paper else []), "here", "p Holm", "p overlap",
               "p users"]  # fmt: skip
     return Grid(f"One-sided paired t-tests over {len(SEEDS)} splits, rejected or accepted at {LEVEL:g}", header, rows)
@@ -192,13 +206,6 @@ def _decided(p: float) -> str:
     return "–" if math.isnan(p) else f"{'Rej' if p < LEVEL else 'Acc'} {p_value(p)}"
 
 
-def _splits_grid(rows: Sequence[str], splits: Sequence[dict[str, Any]]) -> Grid:
-    """Every value, so that anyone can test them again."""
-    lines = [([row, NAMES[metric]], [Cell(number(value)) for value in values_on(splits, row, metric)])
-             for metric in METRICS for row in rows]  # fmt: skip
-    return Grid("On each split", ["model", "metric", *(f"seed {seed}" for seed in SEEDS)], lines)
-
-
 def _identities(choices: Mapping[str, Choice], model_of: Mapping[str, str], tests: Sequence[SplitTest]) -> list[str]:
     """Rows that are a model of another name, tests that could not be made, and what the row of our own is for."""
     remarks = []
@@ -210,70 +217,42 @@ def _identities(choices: Mapping[str, Choice], model_of: Mapping[str, str], test
         )
     remarks += [f"{row} is the same model as {model} here." for row, model in model_of.items()
                 if row != model and (row, model) != (ZERO, EDLAE)]  # fmt: skip
-    b = {row: hyper_parameters(choices[row].model())["b"] for row in (FREE, WEIGHTED) if row in choices}
-    if b[FREE] == 1:
-        remarks.append(f"{FREE} has b = 1 here, which makes it DLAE.")
-    if b.get(WEIGHTED) == 0:
-        remarks.append(f"{WEIGHTED} has b = 0 here, which makes it EDLAE with weights.")
+    for row, b, name in ((FREE, 1, "DLAE"), (WEIGHTED, 0, "EDLAE with weights")):
+        if row in choices and hyper_parameters(choices[row].model())["b"] == b:
+            remarks.append(f"{row} has b = {b} here, which makes it {name}.")
     remarks.append(
         f"“{ABLATED}” has the l2 and dropout that were chosen for {FREE}, not for a zero diagonal: it shows what the "
         "diagonal alone does. The paper has no such row, and its test is none of the paper's."
     )
     untested: dict[str, list[str]] = {}
     for test in (test for test in tests if not test.made):
-        untested.setdefault(test.null, []).append(NAMES[test.metric])
+        untested.setdefault(null(test.pair), []).append(NAMES[test.metric])
     for hypothesis, metrics in untested.items():
         by = f" by {metrics[0]}" if len(metrics) < len(METRICS) else ""
         remarks.append(f"{hypothesis} cannot be tested{by}: the two have the same values on every split.")
     return remarks
 
 
-def _figures(
-    bench: Bench, model_of: Mapping[str, str], splits: Sequence[dict[str, Any]], tests: Sequence[SplitTest]
-) -> list[Figure]:
+def _figures(comparison: _SplitComparison) -> list[Figure]:
     """Values of the models and differences of the pairs, each once though it may have several names."""
     drawn = []
+    model_of, label = comparison.model_of, comparison.dataset.label
     models = list(dict.fromkeys(model_of.values()))
     for metric in METRICS:
-        name, shown = f"{bench.key}-{page.anchor(metric)}", NAMES[metric]
-        values = {row: values_on(splits, row, metric) for row in models}
-        svg = plots.splits(Labels(f"{name}-values", f"{shown} on each split of {bench.label}", shown), values)
-        drawn.append(Figure(svg, f"{shown} on each of {len(SEEDS)} splits of {bench.label}; the stroke is the mean."))
+        name, shown = f"{comparison.dataset.key}-{page.anchor(metric)}", NAMES[metric]
+        values = {row: values_on(comparison.splits, row, metric) for row in models}
+        svg = plots.splits(Labels(f"{name}-values", f"{shown} on each split of {label}", shown), values)
+        drawn.append(Figure(svg, f"{shown} on each of {len(SEEDS)} splits of {label}; the stroke is the mean."))
         made = {
-            f"{model_of[test.better]} − {model_of[test.other]}":
-                (models.index(model_of[test.other]), test.differences, mean_interval(test.differences))
-            for test in tests if test.metric == metric and test.made
+            " − ".join(model_of[row] for row in test.pair):
+                (models.index(model_of[test.pair[1]]), test.differences, mean_interval(test.differences))
+            for test in comparison.tests if test.metric == metric and test.made
         }  # fmt: skip
         if made:
-            title = f"Differences of {shown} on each split of {bench.label}"
+            title = f"Differences of {shown} on each split of {label}"
             svg = plots.differences(Labels(f"{name}-differences", title, f"difference of {shown}"), made)
             drawn.append(Figure(svg, f"{title}, with the mean and its 95 % interval (Student's t)."))
     return drawn
-
-
-def _lead(bench: Bench, tests: Sequence[SplitTest], one_model: bool) -> str:
-    """How DEQL(L2) and EDLAE compare, and how often the paper's decision is met, in one or two sentences."""
-    paper = {(row, metric): p for row, several in reported("tests", bench.name).items()
-             for metric, p in zip(METRICS, several, strict=True)}  # fmt: skip
-    parts = []
-    for test in (test for test in tests if (test.better, test.other) == (FREE, EDLAE)):
-        beside = f"; paper: {p_value(paper[EDLAE, test.metric])}" if paper else ""
-        known = f"p = {p_value(test.p)}{beside}" if test.made else "the same values"
-        difference = f"{test.differences.mean():+.4f}".replace("-", "−")
-        parts.append(f"{difference} in {NAMES[test.metric]} ({known})")
-    told = f"{bench.label}: over {len(SEEDS)} splits {FREE} differs from EDLAE by {' and '.join(parts)}."
-    if not paper:
-        return told
-    made = [test for test in tests if test.better == FREE and (test.other, test.metric) in paper and test.made]
-    met = sum((test.p < LEVEL) == (paper[test.other, test.metric] < LEVEL) for test in made)
-    if not made:
-        return f"{told} None of the paper's {len(paper)} decisions could be tested here."
-    shared = f"; one test serves both null hypotheses, as {ZERO} is EDLAE here" if one_model else ""
-    if len(made) < len(paper):
-        told += f" {len(made)} of the paper's {len(paper)} decisions could be tested here, and {met} of them"
-    else:
-        told += f" {met} of the paper's {len(paper)} decisions"
-    return f"{told} come out the same{shared}."
 
 
 _CAVEATS = [

@@ -18,23 +18,27 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from deql._system.measure import Sample, weigh
+from deql._system.measure import Measurement, measure
 from deql._system.threads import set_threads, thread_count
 from deql.data import Interactions
 from deql.errors import DeqlError, reason
+from deql.linalg.engines.engine import Engine
+from deql.linalg.engines.torch_engine import Torch
+from deql.linalg.planner.choose import choose_engine
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
+from deql.split import load_split
 
-__all__ = ["fit_apart"]
+__all__ = ["fit_in_subprocess"]
 
 # -P: files in the folder where the command was typed are not taken for modules.
 _COMMAND = (sys.executable, "-P", "-m", "deql.paper.subprocess_fit")
 
 
-def fit_apart(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Sample:
-    """Fit a row's model on the training part of a split file, in a fresh process, and weigh that.
+def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Measurement:
+    """Fit a row's model on the training part of a split file, in a fresh process, and measure that.
 
-    Imports, reading the file and loading the kernels come before the gauges are read.
+    Imports, reading the file and loading the kernels come before the measurement.
 
     Parameters
     ----------
@@ -45,7 +49,7 @@ def fit_apart(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Sample
 
     Returns
     -------
-    Sample
+    Measurement
         Its facts are the ``engine`` that ran and, on a CUDA device, ``device_mib``: the peak of its memory.
 
     Raises
@@ -73,27 +77,25 @@ def fit_apart(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Sample
         except BaseException:
             child.kill()
             raise
-    told = _parse(said) if child.returncode == 0 else {"error": _how_it_ended(child.returncode)}
+    told = _result(child.returncode, said)
     if "error" in told:
         raise DeqlError(f"{choice.row} ({choice.words}) could not be weighed: {told['error']}")
     for note in told.pop("notes"):
         warnings.warn(note, stacklevel=2)
-    return Sample(**told)
+    return Measurement(**told)
 
 
-def _parse(said: bytes) -> dict[str, Any]:
-    try:
-        return dict(json.loads(said.splitlines()[-1]))
-    except (IndexError, ValueError):
-        return {"error": "its process ended without a result"}
-
-
-def _how_it_ended(code: int) -> str:
+def _result(code: int, said: bytes) -> dict[str, Any]:
+    """What the process printed last, or how it ended."""
+    if code == 0:
+        try:
+            return dict(json.loads(said.splitlines()[-1]))
+        except (IndexError, ValueError):
+            return {"error": "its process ended without a result"}
     if code == -9:  # SIGKILL, which not every system has a name for
-        return "its process was killed, most likely because memory ran out: free some, or say --engine disk"
-    if code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    return f"its process ended with exit code {code}"
+        return {"error": "its process was killed, most likely because memory ran out: free some, or say --engine disk"}
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return {"error": f"its process {how}"}
 
 
 def main() -> None:
@@ -103,8 +105,8 @@ def main() -> None:
         with warnings.catch_warnings(record=True) as notes:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UserWarning)
-            sample = _fit(json.loads(sys.argv[1]))
-        told = asdict(sample) | {"notes": list(dict.fromkeys(str(note.message) for note in notes))}
+            took = _fit(json.loads(sys.argv[1]))
+        told = asdict(took) | {"notes": list(dict.fromkeys(str(note.message) for note in notes))}
     except DeqlError as error:
         told = {"error": str(error)}
     except MemoryError:
@@ -120,41 +122,39 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _fit(request: dict[str, Any]) -> Sample:
-    from deql.split import load_split
-
+def _fit(request: dict[str, Any]) -> Measurement:
     set_threads(request["threads"])
     model = Choice(request["row"], request["parameters"], "found").model(**request["machine"])
     train = load_split(request["split"]).train
-    engine = model._options.choose(train.matrix)
+    engine = choose_engine(train.matrix, engine=model.engine, dtype=model.dtype)
     _warm_up(model, engine, train)
-    device = _cuda(model) if engine == "torch" else None
-    fitted, sample = weigh(lambda: model.fit(train))
+    device = _cuda(engine.device) if isinstance(engine, Torch) else None
+    fitted, took = measure(lambda: model.fit(train))
     facts: dict[str, Any] = {"engine": fitted.engine_}
     if device is not None and fitted.engine_ == "torch":
         import torch
 
         facts["device_mib"] = torch.cuda.max_memory_allocated(device) / 2**20
-    return replace(sample, facts=facts)
+    return replace(took, facts=facts)
 
 
-def _warm_up(model: LinearAutoencoder, engine: str, train: Interactions) -> None:
+def _warm_up(model: LinearAutoencoder, engine: Engine, train: Interactions) -> None:
     """Load the kernels for the types of these data, and what the engine needs, by a fit of two items."""
     types = train.matrix.indptr.dtype, train.matrix.indices.dtype, train.matrix.dtype
     indptr, indices, values = (
         np.array(part, kind) for part, kind in zip(([0, 2, 3], [0, 1, 0], [1, 1, 1]), types, strict=True)
     )
     small = Interactions(csr_array((values, indices, indptr), shape=(2, 2)), np.arange(2), np.arange(2))
-    type(model)(**model.get_params() | {"engine": engine, "folder": None, "progress": False}).fit(small)
+    type(model)(**model.get_params() | {"engine": engine.without_folder(), "progress": False}).fit(small)
 
 
-def _cuda(model: LinearAutoencoder) -> Any:
+def _cuda(name: str | None) -> Any:
     """The device, its peak of memory forgotten; None for a processor."""
     import torch
 
     from deql.linalg.engines.torch_packed import open_device
 
-    device = open_device(model.device)
+    device = open_device(name)
     if device.type != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats(device)

@@ -165,7 +165,7 @@ def allowed_items(
         if given is None:
             continue
         if isinstance(given, str) or not isinstance(given, Iterable):
-            raise ParameterError(f"{name} must be a list of item ids, got {given!r}")
+            raise ParameterError(f"{name} must be a list of item ids, got {given!r}", parameter=name)
         found = [(item, _lookup(item, index)) for item in given]
         unknown = [item for item, column in found if column is None]
         if unknown and (strict or name == "candidates"):

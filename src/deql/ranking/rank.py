@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
@@ -56,7 +56,7 @@ def rank(
     exact: bool = True,
     on_device: DevicePacked | None = None,
     rows: QuantisedRows | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns of X·W for each row of X, and their scores.
 
@@ -137,18 +137,16 @@ def rank(
                     run, precision, gains, shifts, part, exclude_seen, allowed, keep, room, sums[:, first:last], told
                 )
             else:
-                from deql.ranking.torch_rank import scan
+                from deql.ranking.torch_rank import Scan, scan
 
-                candidates = scan(
-                    on_device, gains, shifts, part.indptr, part.indices, part.data,
-                    keep=keep, exclude_seen=exclude_seen, allowed=allowed,
-                    squares=None if squares is None else sums[:, first:last], report=told,
-                )  # fmt: skip
+                histories = part.indptr, part.indices, part.data
+                squared = None if squares is None else sums[:, first:last]
+                candidates = scan(Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, squared, told))
             _finish(run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates, *best)
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 
 
-def _report_slice(report: Report, before: int, slices: int, done: int, total: int) -> None:
+def _report_slice(report: ProgressCallback, before: int, slices: int, done: int, total: int) -> None:
     report(before * total + done, slices * total)
 
 
@@ -163,7 +161,7 @@ def _scan(
     keep: int,
     room: int,
     squares: NDArray[np.float64],
-    report: Report | None,
+    report: ProgressCallback | None,
 ) -> Candidates:
     """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
     from deql.ranking.kernels import pack_strips, scan_users

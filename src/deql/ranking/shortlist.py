@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import SPARE
@@ -81,7 +81,7 @@ def rank_scores(
     exclude_seen: bool = True,
     allowed: NDArray[np.bool_] | None = None,
     squares: NDArray[np.float64] | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns for each row of X, and their exact scores.
 

@@ -10,13 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deql.errors import DataError, DeviceError
+from deql.errors import DeviceError
+from deql.linalg.engines.torch_gram import Triple
 from deql.linalg.engines.torch_packed import DevicePacked
 
-__all__ = ["SCRATCH", "Rows", "Triple", "as_triple", "batches", "strips"]
-
-Triple = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-"""A sparse matrix in compressed rows: indptr, indices, values."""
+__all__ = ["SCRATCH", "DeviceHistories", "batches", "strips"]
 
 SCRATCH = 2**30
 """Bytes that scoring may take on a device beside P."""
@@ -28,37 +26,8 @@ _BYTES_PER_ENTRY = 64
 Made = TypeVar("Made")
 
 
-def as_triple(rows: Triple, n: int, what: str, users: int | None = None) -> Triple:
-    """Check a matrix in compressed rows: a column that is out of range would end the device's process.
-
-    Raises
-    ------
-    DataError
-        If it has not n columns, or not as many rows as there are users.
-
-    Examples
-    --------
-    >>> as_triple((np.array([0, 1]), np.array([7]), np.array([1.0])), 5, "histories")
-    Traceback (most recent call last):
-    ...
-    deql.errors.DataError: histories must have columns from 0 to 4, and one is 7
-    """
-    indptr, indices, values = (np.asarray(part) for part in rows)
-    whole = (
-        len(indptr) and indptr[0] == 0 and indptr[-1] == len(indices) == len(values) and (np.diff(indptr) >= 0).all()
-    )
-    if not whole:
-        raise DataError(f"{what} must be indptr, indices and values of compressed rows, which these are not")
-    if users is not None and len(indptr) - 1 != users:
-        raise DataError(f"{what} must be of as many users as histories, {users:,}, and are of {len(indptr) - 1:,}")
-    for column in (indices.min(initial=0), indices.max(initial=0)):
-        if not 0 <= column < n:
-            raise DataError(f"{what} must have columns from 0 to {n - 1}, and one is {column}")
-    return indptr, indices, values
-
-
-class Rows:
-    """Rows ``first`` … ``last − 1`` of a sparse matrix on a device, in the order of columns.
+class DeviceHistories:
+    """Histories ``first`` … ``last − 1`` on a device, a sparse matrix in the order of columns.
 
     Parameters
     ----------
@@ -107,11 +76,11 @@ class Rows:
 
 
 def strips(
-    precision: DevicePacked, rows: Rows, width: int, wanted: NDArray[np.bool_]
+    precision: DevicePacked, histories: DeviceHistories, width: int, wanted: NDArray[np.bool_]
 ) -> Iterator[tuple[int, int, torch.Tensor]]:
     """``low``, ``high`` and columns ``low`` … ``high − 1`` of X·P in float64, wherever one of them is wanted."""
     n, tile = precision.n, precision.tile
-    matrix = rows.compressed()
+    matrix = histories.compressed()
     blocks: list[Any] = [block for _, block in precision.blocks()]
     room = torch.empty(n * width, dtype=torch.float64, device=precision.device)
     for index, left in enumerate(range(0, n, tile)):

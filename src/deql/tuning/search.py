@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deql._system.progress import Report, stages
+from deql._system.progress import ProgressCallback, stages
 from deql.errors import DeqlError
 from deql.tuning.space import Point, Space, ridges_around
 from deql.tuning.trials import TrialStore
@@ -54,7 +54,7 @@ def search_grid(store: TrialStore, points: Sequence[Point]) -> None:
             store.left_out -= 1
 
 
-def _screen(store: TrialStore, points: Sequence[Point], report: Report | None) -> list[Point]:
+def _screen(store: TrialStore, points: Sequence[Point], report: ProgressCallback | None) -> list[Point]:
     """Screen points, as many as the budget allows; those that gave a model."""
     found = []
     for done, point in enumerate(points):

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import stages
+from deql._system.progress import Stage, stages
 from deql.evaluation import Evaluation, evaluate
+from deql.linalg.engines.engine import Problem
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
-from deql.linalg.solve import Options, make_gram
+from deql.linalg.packed import PackedSymmetric
+from deql.linalg.planner.choose import choose_engine
 from deql.models import DEQL
 from deql.models.solvable import check_solvable_without_ridge
 from deql.tuning.space import Point, RuleParameters
 from deql.tuning.tuning_data import TuningData
 
 __all__ = ["Trainer"]
+
+
+def make_gram(
+    matrix: csr_array, weights: NDArray[np.float64] | None, dtype: str, matrices: int, stage: Stage
+) -> PackedSymmetric:
+    """The Gram matrix, where so many of its size would fit."""
+    engine = choose_engine(matrix, dtype=dtype, matrices=matrices)
+    return engine.gram(Problem(matrix, np.zeros(matrix.shape[1]), weights, dtype), stage)
 
 
 class Trainer:
@@ -80,9 +92,9 @@ class Trainer:
                 del self._shared[next(iter(self._shared))]
             matrix = self.data.train.matrix
             weights = user_weights(self._weighed_by, user_power)
-            options = Options(dtype=self.dtype)
-            engine = options.choose(matrix, self._most + 1)  # the Gram matrices that are kept, and an inverse
+            diagonal = weighted_diagonal(matrix, weights)
             with stages(self.progress) as stage:
-                packed = make_gram(matrix, options, engine, weights=weights if user_power else None, stage=stage)
-            self._shared[user_power] = SharedGram(user_power, packed, weighted_diagonal(matrix, weights))
+                # The Gram matrices that are kept, and an inverse.
+                packed = make_gram(matrix, weights if user_power else None, self.dtype, self._most + 1, stage)
+            self._shared[user_power] = SharedGram(user_power, packed, diagonal)
         return self._shared[user_power]

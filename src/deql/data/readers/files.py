@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import map_ahead
 from deql.data.readers.blocks import COMPRESSED, Block, blocks, uncompressed_suffix
 from deql.data.readers.columns import ColumnRoles
@@ -49,7 +49,7 @@ class TableSource:
     kind: str
     names: tuple[str, ...]
     has_header: bool
-    rows: Callable[[ColumnRoles, bool, Report | None], Iterator[ParsedRows]]
+    rows: Callable[[ColumnRoles, bool, ProgressCallback | None], Iterator[ParsedRows]]
 
 
 def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> TableSource:
@@ -145,7 +145,7 @@ def first_block(path: Path) -> Block:
 
 
 def _text_rows(
-    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, text_ids: bool, report: Report | None
+    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, text_ids: bool, report: ProgressCallback | None
 ) -> Iterator[ParsedRows]:
     """Rows of text files, parsed in threads a few blocks ahead."""
     total = sum(path.stat().st_size for path in paths)
@@ -165,7 +165,7 @@ def _text_rows(
         done += path.stat().st_size
 
 
-def _with_progress(parts: Iterator[Block], report: Report | None, before: int, total: int) -> Iterator[Block]:
+def _with_progress(parts: Iterator[Block], report: ProgressCallback | None, before: int, total: int) -> Iterator[Block]:
     for part in parts:
         if report is not None:
             report(min(before + part.position, total), total)

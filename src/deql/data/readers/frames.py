@@ -8,7 +8,7 @@ from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError, printable
@@ -122,7 +122,7 @@ def scan_parquet(paths: Sequence[Path]) -> pl.LazyFrame:
 
 
 def frame_rows(
-    frame: pl.LazyFrame, source: str, roles: ColumnRoles, text_ids: bool, report: Report | None = None
+    frame: pl.LazyFrame, source: str, roles: ColumnRoles, text_ids: bool, report: ProgressCallback | None = None
 ) -> Iterator[ParsedRows]:
     """Rows of the chosen columns, about a million at a time; with ``text_ids`` 1.0 stays 1.0."""
     import polars as pl

@@ -3,45 +3,123 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import numpy as np
-import xxhash
-from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
+from numpy.typing import DTypeLike
 
-from deql._system.progress import Report, Stage
+from deql._system.machine import free_memory
+from deql._system.progress import Stage
 from deql._system.threads import blas_limited
-from deql.errors import NotPositiveDefiniteError, ParameterError, PrecisionError, TileFileError
+from deql._system.units import parse_bytes, show_bytes
+from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, TileFileError
+from deql.io.container import digest
+from deql.linalg.engines.disk_tiles import DiskTiles
+from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Blas
-from deql.linalg.engines.tile_file import ROOMS, Conveyor, Slab, cut_slabs
-from deql.linalg.engines.tile_folder import Checkpoint, Scratch, TileFolder, check_room, scratch_folder
+from deql.linalg.engines.requirements import INTERPRETER, Need, Task, lacking
+from deql.linalg.engines.resources import Resources
+from deql.linalg.engines.tile_file import BUFFERS
+from deql.linalg.engines.tile_folder import Scratch, TileFolder, as_path, has_checkpoint, scratch_folder
 from deql.linalg.gram import gram_bands
 from deql.linalg.invert import check_diagonal, check_inverse, probe
-from deql.linalg.packed import PackedSymmetric, mirror_lower, multiply
-from deql.linalg.sweep import Piece, sweep
+from deql.linalg.packed import PackedSymmetric
+from deql.linalg.sweep import sweep
 from deql.linalg.tiling import WIDEST_PIVOT, choose_tile
 
-__all__ = ["DiskTiles", "disk_needed", "invert_on_disk", "least_budget", "widest_pivot", "working_memory"]
+__all__ = ["Disk", "disk_needed", "invert_on_disk", "least_budget", "widest_pivot", "working_memory"]
+
+
+@dataclass(frozen=True)
+class Disk(Engine):
+    """Compute P in two files of n²/2 numbers each, in as much memory as is given: where memory does not suffice.
+
+    Parameters
+    ----------
+    memory : int or str, optional
+        What it may take beside Python and the interactions, such as ``"4GiB"``; half of what is free if not given.
+    folder : path, optional
+        Where the files are kept. A fit that was killed goes on if it is given the same folder; a fit of other data
+        or parameters needs another one. If not given, the files have no name and vanish with the model.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aabb"), list("xyyz"))
+    >>> deql.EASE(l2=1.0, engine=deql.engines.Disk(memory="1GiB")).fit(data).engine_
+    'disk'
+    """
+
+    memory: int | str | None = None
+    folder: str | os.PathLike[str] | None = None
+
+    name = "disk"
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            parse_bytes(self.memory)
+        if self.folder is not None:
+            as_path(self.folder)
+
+    def budget(self) -> int:
+        """Bytes that it may take.
+
+        A fit that goes on needs what it was begun with: where there is one in the folder, all that is free counts.
+
+        Examples
+        --------
+        >>> Disk(memory="4GiB").budget() == 4 * 2**30
+        True
+        """
+        if self.memory is not None:
+            return parse_bytes(self.memory)
+        begun = self.folder is not None and has_checkpoint(self.folder)
+        return free_memory() if begun else free_memory() // 2
+
+    def need(self, task: Task, there: Resources) -> Need:
+        n, dtype, why = task.n, task.dtype, None
+        least = least_budget(n, dtype)
+        budget = there.memory // 2 if self.memory is None else parse_bytes(self.memory)
+        pivot = widest_pivot(n, task.tile, dtype, max(budget, least))
+        more, disk = working_memory(n, task.tile, dtype, pivot) + task.work, disk_needed(n, dtype)
+        if os.name != "posix":
+            why = "it needs Linux or macOS"
+        elif there.unreachable:
+            why = there.unreachable
+        elif not there.writable:
+            why = f"{there.folder} may not be written to: name another folder"
+        elif not there.on_disk and more + disk > there.memory:
+            why = f"{there.folder} lies in memory itself: name a folder on a disk"
+        elif task.matrices > 1:
+            why = "it keeps one matrix, and here a Gram matrix is inverted more than once"
+        elif budget < least:
+            half = "half of what is free is" if self.memory is None else "was given"
+            why = f"it needs memory of at least {-(-least // 2**20):,} MiB, and {half} {show_bytes(budget)}"
+        too_large = why is None
+        why = why or lacking("memory", more, there.memory) or lacking(f"disk in {there.folder}", disk, there.disk)
+        peak = more + task.stored + INTERPRETER
+        return Need(self.name, peak, disk, passes=-(-n // pivot), why_not=why, too_large=too_large)
+
+    def solve(self, problem: Problem, stage: Stage) -> Solved:
+        fingerprint = "" if self.folder is None else _fingerprint(problem)
+        found = invert_on_disk(problem, self.budget(), folder=self.folder, fingerprint=fingerprint, stage=stage)
+        return Solved(*found, self.name)
+
+    def without_folder(self) -> Disk:
+        return replace(self, folder=None)
 
 
 def invert_on_disk(
-    matrix: csr_array,
-    *,
-    weights: NDArray[np.float64] | None = None,
-    diagonal_plus: NDArray[np.float64],
-    dtype: DTypeLike = np.float32,
+    problem: Problem,
     budget: int,
+    *,
     folder: str | os.PathLike[str] | None = None,
     fingerprint: str = "",
     stage: Stage = lambda _label: None,
     tile: int | None = None,
 ) -> tuple[PackedSymmetric, float]:
-    """P = (RᵀΛR + diag(diagonal_plus))⁻¹ in a file, and how far P·A is from the identity.
+    """P = (RᵀΛR + diag(added))⁻¹ in a file, and how far P·A is from the identity.
 
     Each pivot is one pass: the matrix is read from one file and written to another, and when that is safely
     on disk a manifest says so. Killed at any moment, the same call goes on from the last finished pivot,
@@ -49,14 +127,7 @@ def invert_on_disk(
 
     Parameters
     ----------
-    matrix : csr_array
-        Users × items R, its column indices sorted within each row.
-    weights : ndarray, optional
-        Of the users; 1 for each if not given.
-    diagonal_plus : ndarray
-        What is added to the diagonal.
-    dtype : dtype, default float32
-        Type of the matrix and its inverse.
+    problem : Problem
     budget : int
         Bytes for panels and slabs. What the interpreter, R and its transpose take is not counted.
     folder : path, optional
@@ -83,22 +154,23 @@ def invert_on_disk(
         If the budget is too small.
     TileFileError
         If the disk is full, or the folder is damaged, foreign, in use or of another fit.
-    NotPositiveDefiniteError, PrecisionError
+    NotPositiveDefiniteError, InaccurateInverseError
         As :func:`deql.linalg.invert` raises them; nothing is kept then.
 
     Examples
     --------
+    >>> from scipy.sparse import csr_array
     >>> R = csr_array([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0]])
-    >>> P, residual = invert_on_disk(R, diagonal_plus=np.ones(3), budget=2**20, dtype=np.float64)
+    >>> P, residual = invert_on_disk(Problem(R, np.ones(3), dtype="float64"), 2**20)
     >>> P.to_dense().round(4)
     array([[ 0.5714, -0.1429,  0.1429],
            [-0.1429,  0.2857, -0.2857],
            [ 0.1429, -0.2857,  0.7857]])
     """
     if os.name != "posix":
-        raise TileFileError("the disk engine needs Linux or macOS: use engine='memory'")
-    n = matrix.shape[1]
-    tile, dtype = tile or choose_tile(n), np.dtype(dtype)
+        raise TileFileError("the disk engine needs Linux or macOS: use ", Setting("engine", "memory"))
+    n = problem.matrix.shape[1]
+    tile, dtype = tile or choose_tile(n), np.dtype(problem.dtype)
     about = {"fingerprint": fingerprint, "n": n, "tile": tile, "dtype": dtype.name}
     with Scratch(scratch_folder()) if folder is None else TileFolder(Path(folder), about) as place:
         found = place.checkpoint
@@ -110,8 +182,9 @@ def invert_on_disk(
             )
         with DiskTiles(place, n, tile, pivot, dtype) as tiles, blas_limited():
             if found is None:
-                bands = gram_bands(matrix, weights=weights, dtype=dtype, tile=tile, report=stage("Gram matrix"))
-                tiles.fill(bands, diagonal_plus)
+                report = stage("Gram matrix")
+                bands = gram_bands(problem.matrix, weights=problem.weights, dtype=dtype, tile=tile, report=report)
+                tiles.fill(bands, problem.added)
             try:
                 if found is None:
                     check_diagonal(tiles)
@@ -119,7 +192,7 @@ def invert_on_disk(
                 tiles.report = stage("Inverse")
                 sweep(tiles, Blas(dtype), done=tiles.done)
                 residual = check_inverse(tiles, place.images)
-            except (NotPositiveDefiniteError, PrecisionError):
+            except (NotPositiveDefiniteError, InaccurateInverseError):
                 place.clear()
                 raise
             return tiles.result(), residual
@@ -151,7 +224,7 @@ def least_budget(n: int, dtype: DTypeLike, tile: int | None = None) -> int:
 def working_memory(n: int, tile: int, dtype: DTypeLike, pivot: int) -> int:
     """Bytes that pivots of some width take: two panels, the inverse of a pivot, and slabs."""
     pivot = min(pivot, n)
-    return (2 * n * pivot + pivot * pivot + ROOMS * pivot * min(tile, n)) * np.dtype(dtype).itemsize
+    return (2 * n * pivot + pivot * pivot + BUFFERS * pivot * min(tile, n)) * np.dtype(dtype).itemsize
 
 
 def widest_pivot(n: int, tile: int, dtype: DTypeLike, budget: int) -> int:
@@ -175,150 +248,11 @@ def _mib(size: int) -> str:
     return f"{-(-size // 2**20):,} MiB"
 
 
-class DiskTiles:
-    """A packed matrix in a file as the sweep sees it, pivots of several tiles at a time.
-
-    Slabs are cut where pivots begin and end, so that each is either of a pivot or on one side of it. A pass
-    reads every slab once from one file and writes it once to the other.
-
-    Parameters
-    ----------
-    place : TileFolder or Scratch
-        Where the files are.
-    n, tile : int
-        Order of the matrix and width of its block columns.
-    pivot : int
-        Width of a pivot, a multiple of ``tile``.
-    dtype : dtype
-        Type of the numbers.
-
-    Attributes
-    ----------
-    done : int
-        Pivots that are swept.
-    report : callable or None
-        Called as ``report(done, total)`` as slabs are swept, every pivot counting them all.
-    """
-
-    def __init__(self, place: TileFolder | Scratch, n: int, tile: int, pivot: int, dtype: np.dtype[Any]) -> None:
-        self.n, self.tile, self.pivot, self.dtype = n, tile, pivot, dtype
-        self.report: Report | None = None
-        self.slabs = cut_slabs(n, tile, pivot)
-        self._place = place
-        self._swept = 0
-        self._numbers = PackedSymmetric.stored_numbers(n, tile)
-        size = self._numbers * dtype.itemsize
-        found = place.checkpoint
-        self.done, generation = (found.done, found.generation) if found else (0, 0)
-        self._passes = len(self.pivots())
-        check_room(place.path, size if self.done == self._passes else 2 * size)
-        with ExitStack() as opened:
-            self._files = {}
-            for number in (generation, 1 - generation):  # if the first is damaged, the second is left alone
-                file = self._files[number] = place.open_tiles(number, size, dtype)
-                opened.callback(file.close)
-                file.checksums = [""] * len(self.slabs)
-            if found:
-                self._files[generation].checksums = found.checksums
-            self._generation = generation
-            self._conveyor = opened.enter_context(Conveyor(max(slab.rows * slab.columns for slab in self.slabs), dtype))
-            self._opened = opened.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._opened.close()
-
-    def fill(self, bands: Iterable[tuple[int, list[NDArray[Any]]]], diagonal_plus: NDArray[np.float64]) -> None:
-        """Write the Gram matrix as it is made, ``diagonal_plus`` added to its diagonal."""
-        file = self._files[self._generation]
-        hashes = {(slab.left, slab.top // self.pivot): (slab, xxhash.xxh3_64()) for slab in self.slabs}
-        for first, parts in bands:
-            i = np.arange(len(parts[-1]))
-            parts[-1][i, i] += diagonal_plus[first : first + len(i)].astype(self.dtype)
-            for block, part in enumerate(parts):
-                slab, whole = hashes[block * self.tile, first // self.pivot]
-                whole.update(part.data)
-                file.put(slab.offset + (first - slab.top) * slab.columns, part)
-        for slab, whole in hashes.values():
-            file.checksums[slab.number] = whole.hexdigest()
-        file.sync()
-
-    def begin(self, images: NDArray[np.float64]) -> None:
-        """Make the first checkpoint, before any pivot."""
-        self._place.begin(images)
-        self._save(0, self._generation)
-
-    def result(self) -> PackedSymmetric:
-        """The matrix, memory-mapped; the other file is removed."""
-        self._place.drop_tiles(1 - self._generation)
-        return PackedSymmetric(self.n, self.tile, self._files[self._generation].map(self._numbers))
-
-    def diagonal(self) -> NDArray[np.float64]:
-        """Copy of the diagonal in float64."""
-        corners = [slab for slab in self.slabs if slab.top == slab.left]
-        return np.concatenate([np.diagonal(values).astype(np.float64) for _, values in self._read(corners)])
-
-    def matvec(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """Product with a vector or a few columns: one pass over the file."""
-        parts = ((slab.top, slab.left, values) for slab, values in self._read(self.slabs))
-        return multiply(parts, x, self.dtype)
-
-    def pivots(self) -> list[tuple[int, int]]:
-        return [(start, min(start + self.pivot, self.n)) for start in range(0, self.n, self.pivot)]
-
-    def gather(self, start: int, stop: int, panel: NDArray[Any]) -> None:
-        for (_, top, left, rows, columns, _), values in self._read(self._of_pivot(start)):
-            if top < stop:  # rows of the pivot: the mirror images of its columns
-                panel[left : left + columns, top - start : top - start + rows] = values.T
-            if left >= start:
-                panel[top : top + rows, left - start : left - start + columns] = values
-
-    def pieces(self, start: int, stop: int) -> Iterator[Piece]:
-        own = {slab.number for slab in self._of_pivot(start)}
-        for slab, values in self._read(slab for slab in self.slabs if slab.number not in own):
-            yield Piece(slab.top, slab.left, values)
-            self._write(slab, values, stop)
-
-    def scatter(self, start: int, stop: int, panel: NDArray[Any]) -> None:
-        for slab in self._of_pivot(start):
-            _, top, left, rows, columns, _ = slab
-            values = self._conveyor.empty(slab)
-            if left >= start:
-                values[:] = panel[top : top + rows, left - start : left - start + columns]
-            else:
-                values[:] = panel[left : left + columns, top - start : top - start + rows].T
-            self._write(slab, values, stop)
-        self._commit()
-
-    def _of_pivot(self, start: int) -> list[Slab]:
-        """Slabs in the pivot's rows or columns."""
-        return [
-            slab
-            for slab in self.slabs
-            if start in (slab.top // self.pivot * self.pivot, slab.left // self.pivot * self.pivot)
-        ]
-
-    def _read(self, slabs: Iterable[Slab]) -> Iterator[tuple[Slab, NDArray[Any]]]:
-        return self._conveyor.read(self._files[self._generation], slabs)
-
-    def _write(self, slab: Slab, values: NDArray[Any], stop: int) -> None:
-        if stop == self.n and slab.top == slab.left:  # the last pass: what scoring reads must be whole
-            mirror_lower(values[: slab.columns])
-        self._conveyor.write(self._files[1 - self._generation], slab)
-        self._swept += 1
-        if self.report is not None:
-            self.report(self.done * len(self.slabs) + self._swept, self._passes * len(self.slabs))
-
-    def _commit(self) -> None:
-        """All of a pass is written: from now on the other file holds the matrix."""
-        self._conveyor.finish()
-        self._files[1 - self._generation].sync()
-        self._save(self.done + 1, 1 - self._generation)
-        self.done, self._generation, self._swept = self.done + 1, 1 - self._generation, 0
-
-    def _save(self, done: int, generation: int) -> None:
-        self._place.save(Checkpoint(self.pivot, done, generation, list(self._files[generation].checksums)))
+def _fingerprint(problem: Problem) -> str:
+    """A checksum of all that P depends on."""
+    matrix = problem.matrix
+    arrays = {name: np.ascontiguousarray(getattr(matrix, name)) for name in ("indptr", "indices", "data")}
+    arrays["added"] = problem.added
+    if problem.weights is not None:
+        arrays["weights"] = problem.weights
+    return digest({"dtype": problem.dtype}, arrays)

@@ -2,32 +2,90 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import get_blas_funcs
 from scipy.linalg.lapack import get_lapack_funcs
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback, Stage
+from deql._system.threads import blas_limited
+from deql._system.units import parse_bytes, show_bytes
+from deql.linalg.engines.engine import Engine, Problem, Solved
+from deql.linalg.engines.requirements import INTERPRETER, Need, Task, lacking
 from deql.linalg.in_place import InPlace
+from deql.linalg.invert import invert
 from deql.linalg.packed import PackedSymmetric, mirror_lower
 from deql.linalg.sweep import Piece, not_positive, sweep
 
-__all__ = ["Blas", "sweep_in_memory"]
+if TYPE_CHECKING:
+    from deql.linalg.engines.resources import Resources
+
+__all__ = ["Blas", "Memory", "invert_in_memory"]
+
+_BUFFERS = 64 * 2**20
+"""What BLAS, the threads and the inverse of a pivot take beside the panels."""
+
+_SMALL = 512
+"""Columns up to which a second thread of BLAS gains nothing, and on a busy machine is waited for."""
 
 
-def sweep_in_memory(matrix: PackedSymmetric, report: Report | None = None) -> None:
-    """Replace a packed matrix by its inverse.
+@dataclass(frozen=True)
+class Memory(Engine):
+    """Compute P in memory, in n²/2 numbers and two panels: the least trouble where it fits.
+
+    Parameters
+    ----------
+    memory : int or str, optional
+        Refuse fits that would take more than this, such as ``"4GiB"``; all that is free may be taken if not given.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aabb"), list("xyyz"))
+    >>> deql.EASE(l2=1.0, engine=deql.engines.Memory()).fit(data).engine_
+    'memory'
+    """
+
+    memory: int | str | None = None
+
+    name = "memory"
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            parse_bytes(self.memory)
+
+    def need(self, task: Task, there: Resources) -> Need:
+        # The Gram matrix's work arrays are gone before the sweep's panels come.
+        more = task.matrices * task.packed + max(2 * task.n * task.tile * task.itemsize, task.work) + _BUFFERS
+        why = lacking("memory", more, there.memory)
+        if self.memory is not None and more > (allowed := parse_bytes(self.memory)):
+            why = why or f"it needs {show_bytes(more)} of memory, and was given {show_bytes(allowed)}"
+        return Need(self.name, more + task.stored + INTERPRETER, why_not=why)
+
+    def solve(self, problem: Problem, stage: Stage) -> Solved:
+        return self.invert(self.gram(problem, stage), problem.added, stage)
+
+    def invert(self, store: PackedSymmetric, added: NDArray[np.float64], stage: Stage) -> Solved:
+        """Replace a Gram matrix by P."""
+        store.add_to_diagonal(added)
+        with blas_limited(1 if store.n <= _SMALL else None):
+            return Solved(store, invert_in_memory(store, stage("Inverse")), self.name)
+
+
+def invert_in_memory(matrix: PackedSymmetric, report: ProgressCallback | None = None) -> float:
+    """Replace a packed matrix by its inverse, and return how far it is from it; see :func:`deql.linalg.invert.invert`.
 
     Examples
     --------
     >>> a = PackedSymmetric.from_dense(np.diag([2.0, 4.0]), tile=1)
-    >>> sweep_in_memory(a)
+    >>> residual = invert_in_memory(a)
     >>> a.diagonal()
     array([0.5 , 0.25])
     """
-    sweep(InPlace(matrix), Blas(matrix.dtype), report)
+    return invert(matrix, lambda store, told: sweep(InPlace(store), Blas(store.dtype), told), report)
 
 
 class Blas:

@@ -17,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 from deql.errors import TileFileError, reason
 from deql.linalg.packed import block_offset
 
-__all__ = ["RESUME", "ROOMS", "Conveyor", "Slab", "TileFile", "cut_slabs"]
+__all__ = ["BUFFERS", "RESUME", "Slab", "SlabIO", "TileFile", "cut_slabs"]
 
-ROOMS = 6
+BUFFERS = 6
 """Slabs in memory at once: one at work, three read ahead of it, two being written."""
 
 RESUME = "put that right and fit with the same folder again: it goes on from the last pass that was finished, if any"
@@ -159,7 +159,7 @@ class TileFile:
         return TileFileError(f"{self.name} cannot be written: {reason(error)}; {advice}")
 
 
-class _Room:
+class _Buffer:
     """Memory for a slab, and the write that still needs it."""
 
     def __init__(self, numbers: int, dtype: DTypeLike) -> None:
@@ -175,8 +175,8 @@ class _Room:
             self.written = None
 
 
-class Conveyor:
-    """Slabs on their way from a file to the work and from it to a file, in a few rooms that are used in turn.
+class SlabIO:
+    """Slabs on their way from a file to the work and from it to a file, in a few buffers that are used in turn.
 
     Parameters
     ----------
@@ -189,22 +189,22 @@ class Conveyor:
     --------
     >>> import tempfile
     >>> slabs = cut_slabs(n=3, tile=2, height=2)
-    >>> with tempfile.TemporaryFile() as raw, Conveyor(4, np.float32) as conveyor:
+    >>> with tempfile.TemporaryFile() as raw, SlabIO(4, np.float32) as slab_io:
     ...     file = TileFile(raw.fileno(), "example", np.float32, keeps=False)
     ...     file.checksums = [""] * len(slabs)
     ...     for slab in slabs:
-    ...         values = conveyor.empty(slab)
+    ...         values = slab_io.empty(slab)
     ...         values[:] = slab.number
-    ...         conveyor.write(file, slab)
-    ...     conveyor.finish()
-    ...     [values.tolist() for slab, values in conveyor.read(file, slabs)]
+    ...         slab_io.write(file, slab)
+    ...     slab_io.finish()
+    ...     [values.tolist() for slab, values in slab_io.read(file, slabs)]
     [[[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0]], [[2.0]]]
     """
 
     def __init__(self, numbers: int, dtype: DTypeLike) -> None:
-        self._rooms = [_Room(numbers, dtype) for _ in range(ROOMS)]
-        self._turns = cycle(self._rooms)
-        self._at_work = self._rooms[0]
+        self._buffers = [_Buffer(numbers, dtype) for _ in range(BUFFERS)]
+        self._turns = cycle(self._buffers)
+        self._at_work = self._buffers[0]
         self._reader, self._writer = ThreadPoolExecutor(2), ThreadPoolExecutor(2)
 
     def read(self, file: TileFile, slabs: Iterable[Slab]) -> Iterator[tuple[Slab, NDArray[Any]]]:
@@ -212,10 +212,10 @@ class Conveyor:
         rest = iter(slabs)
         ahead = deque(self._fetch(file, slab) for slab in islice(rest, _AHEAD))
         while ahead:
-            slab, room, filled = ahead.popleft()
+            slab, buffer, filled = ahead.popleft()
             values = filled.result()
             ahead.extend(self._fetch(file, slab) for slab in islice(rest, 1))
-            self._at_work = room
+            self._at_work = buffer
             yield slab, values
 
     def empty(self, slab: Slab) -> NDArray[Any]:
@@ -230,8 +230,8 @@ class Conveyor:
 
     def finish(self) -> None:
         """Return when all is written."""
-        for room in self._rooms:
-            room.wait()
+        for buffer in self._buffers:
+            buffer.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -242,13 +242,13 @@ class Conveyor:
         for pool in (self._reader, self._writer):
             pool.shutdown(cancel_futures=True)
 
-    def _fetch(self, file: TileFile, slab: Slab) -> tuple[Slab, _Room, Future[NDArray[Any]]]:
-        room = next(self._turns)
+    def _fetch(self, file: TileFile, slab: Slab) -> tuple[Slab, _Buffer, Future[NDArray[Any]]]:
+        buffer = next(self._turns)
 
         def fill() -> NDArray[Any]:
-            room.wait()
-            values = room.shaped(slab)
+            buffer.wait()
+            values = buffer.shaped(slab)
             file.read(slab, values)
             return values
 
-        return slab, room, self._reader.submit(fill)
+        return slab, buffer, self._reader.submit(fill)

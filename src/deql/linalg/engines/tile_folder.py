@@ -269,7 +269,7 @@ def as_path(folder: Any) -> Path:
     'tiles'
     """
     if not isinstance(folder, str | os.PathLike) or "\0" in os.fspath(folder):
-        raise ParameterError(f"folder must be a path, got {folder!r}")
+        raise ParameterError(f"folder must be a path, got {folder!r}", parameter="folder")
     return Path(folder).absolute()
 
 

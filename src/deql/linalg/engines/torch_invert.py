@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql.linalg.engines.torch_packed import DevicePacked, free_bytes, memory_watched
-from deql.linalg.engines.torch_products import Products, products_in
+from deql.linalg.engines.torch_products import Products, arithmetic_set
 from deql.linalg.engines.torch_streaming import Streamed
 from deql.linalg.in_place import InPlace
 from deql.linalg.invert import invert
@@ -18,21 +18,21 @@ from deql.linalg.packed import PackedSymmetric
 from deql.linalg.sweep import sweep
 from deql.linalg.tiling import DEVICE_SLICE, WIDEST_PIVOT, device_memory, device_panels
 
-__all__ = ["default_precision", "fits", "invert_on_device", "invert_through_device"]
+__all__ = ["default_arithmetic", "fits", "invert_on_device", "invert_through_device"]
 
 _LARGE_RANGE = 2.0**16
 """Between diagonal entries: float16 has full precision over 18 powers of two."""
 
 
-def default_precision(dtype: str, device: torch.device) -> str:
-    """The fastest precision that keeps a type's accuracy on most matrices.
+def default_arithmetic(dtype: str, device: torch.device) -> str:
+    """The fastest arithmetic that keeps a type's accuracy on most matrices.
 
     Split products need tensor cores that add in float32 at full rate, which only those of data centres do: on others
     three of them take longer than a plain one.
 
     Examples
     --------
-    >>> default_precision("float32", torch.device("cpu")), default_precision("float64", torch.device("cpu"))
+    >>> default_arithmetic("float32", torch.device("cpu")), default_arithmetic("float64", torch.device("cpu"))
     ('float32', 'float64')
     """
     if dtype == "float64" or device.type != "cuda" or torch.version.hip is not None:
@@ -51,10 +51,12 @@ def fits(n: int, dtype: str, device: torch.device) -> bool:
     return device.type != "cuda" or device_memory(n, dtype) <= free_bytes(device)
 
 
-def invert_on_device(matrix: DevicePacked, precision: str | None = None, report: Report | None = None) -> float:
+def invert_on_device(
+    matrix: DevicePacked, arithmetic: str | None = None, report: ProgressCallback | None = None
+) -> float:
     """Replace a matrix on a device by its inverse, and return how far it is from it.
 
-    As :func:`deql.linalg.invert`, in one of the precisions of :mod:`deql.linalg.engines.torch_products`.
+    As :func:`deql.linalg.invert`, in one of the arithmetics of :mod:`deql.linalg.engines.torch_products`.
 
     Examples
     --------
@@ -64,24 +66,24 @@ def invert_on_device(matrix: DevicePacked, precision: str | None = None, report:
     >>> a.diagonal()
     array([0.5 , 0.25])
     """
-    chosen = precision or default_precision(matrix.dtype.name, matrix.device)
+    chosen = arithmetic or default_arithmetic(matrix.dtype.name, matrix.device)
 
-    def by(_: PackedSymmetric, told: Report | None) -> None:
+    def by(_: PackedSymmetric, told: ProgressCallback | None) -> None:
         with (
             memory_watched(f"the inverse of {matrix.n:,} columns", matrix.device),
-            products_in(chosen),
+            arithmetic_set(chosen),
             _in_range(matrix, chosen),
         ):
             sweep(InPlace(matrix), Products(chosen, matrix.data.dtype, matrix.device), told)
 
-    return invert(matrix, report, by)
+    return invert(matrix, by, report)
 
 
 def invert_through_device(
     matrix: PackedSymmetric,
     device: torch.device,
-    precision: str | None = None,
-    report: Report | None = None,
+    arithmetic: str | None = None,
+    report: ProgressCallback | None = None,
     blocks_per_pivot: int | None = None,
 ) -> float:
     """Replace a matrix in the host's memory by its inverse, on a device that cannot hold it.
@@ -90,7 +92,7 @@ def invert_through_device(
     ----------
     matrix : PackedSymmetric
     device : torch.device
-    precision : str, optional
+    arithmetic : str, optional
     report : callable, optional
     blocks_per_pivot : int, optional
         As many as the device's memory allows and are of use, if not given.
@@ -103,27 +105,27 @@ def invert_through_device(
     >>> a.diagonal()
     array([0.5 , 0.25, 0.2 ])
     """
-    chosen = precision or default_precision(matrix.dtype.name, device)
+    chosen = arithmetic or default_arithmetic(matrix.dtype.name, device)
     count = blocks_per_pivot or _widest_pivot(matrix, device)
 
-    def by(_: PackedSymmetric, told: Report | None) -> None:
+    def by(_: PackedSymmetric, told: ProgressCallback | None) -> None:
         kind = getattr(torch, matrix.dtype.name)
         with (
             memory_watched(f"panels of {matrix.n:,} × {count * matrix.tile:,} numbers", device),
-            products_in(chosen),
+            arithmetic_set(chosen),
             _in_range(matrix, chosen),
             Streamed(matrix, device, count) as tiles,
         ):
             sweep(tiles, Products(chosen, kind, device), told)
 
-    return invert(matrix, report, by)
+    return invert(matrix, by, report)
 
 
 @contextmanager
-def _in_range(matrix: PackedSymmetric, precision: str) -> Iterator[None]:
+def _in_range(matrix: PackedSymmetric, arithmetic: str) -> Iterator[None]:
     """Bring a diagonal of very different entries near 1 meanwhile, by powers of two: (sAs)⁻¹ = s⁻¹A⁻¹s⁻¹ exactly."""
     diagonal = matrix.diagonal()
-    if precision != "fp16x3" or diagonal.max() < _LARGE_RANGE * diagonal.min():
+    if arithmetic != "fp16x3" or diagonal.max() < _LARGE_RANGE * diagonal.min():
         yield
         return
     powers = np.exp2(-np.round(np.log2(diagonal) / 2)).astype(matrix.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deql.errors import DeviceError
+from deql.errors import DeviceError, Setting
 from deql.linalg.packed import PackedSymmetric
 
 __all__ = ["DevicePacked", "free_bytes", "memory_watched", "open_device", "pinned", "threads_limited"]
@@ -74,7 +74,10 @@ def memory_watched(what: str, device: torch.device) -> Iterator[None]:
         free, total = torch.cuda.mem_get_info(device)
         raise DeviceError(
             f"{device} has too little memory for {what}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free; "
-            "free some, or use engine='memory' or engine='disk'"
+            "free some, or use ",
+            Setting("engine", "memory"),
+            " or ",
+            Setting("engine", "disk"),
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Products on a device in a choice of precisions, some of them past its plain float32 rate.
+"""Products on a device in a choice of arithmetics, some of them past its plain float32 rate.
 
 A tensor core multiplies short numbers exactly and adds in float32. A float32 number is the sum of two shorter
 ones, x = h + l, so with h and l of both factors
@@ -20,9 +20,9 @@ import torch
 
 from deql.errors import ParameterError
 from deql.linalg.sweep import Piece, not_positive
-from deql.linalg.tiling import PRECISIONS
+from deql.linalg.tiling import ARITHMETICS
 
-__all__ = ["Products", "products_in"]
+__all__ = ["Products", "arithmetic_set"]
 
 _SHORT = {"bf16x3": torch.bfloat16, "fp16x3": torch.float16}
 _HIGH_BITS = {"bf16x3": 8, "fp16x3": 8, "tf32x3": 11, "tf32": 11}
@@ -34,11 +34,11 @@ _LONGEST_SUM = 512
 
 
 @contextmanager
-def products_in(precision: str) -> Iterator[None]:
+def arithmetic_set(arithmetic: str) -> Iterator[None]:
     """Let float32 products on CUDA devices use tf32 or not, sums be float32, and restore what was set before."""
     settings: Any = torch.backends.cuda.matmul
     before = settings.fp32_precision, settings.allow_fp16_accumulation
-    settings.fp32_precision = "tf32" if precision.startswith("tf32") else "ieee"
+    settings.fp32_precision = "tf32" if arithmetic.startswith("tf32") else "ieee"
     settings.allow_fp16_accumulation = False
     try:
         yield
@@ -51,19 +51,23 @@ class Products:
 
     Parameters
     ----------
-    precision : str
-        One of ``PRECISIONS``.
+    arithmetic : str
+        One of ``ARITHMETICS``.
     dtype : torch.dtype
         Of the matrix: float64 for ``"float64"``, else float32.
     device : torch.device
     """
 
-    def __init__(self, precision: str, dtype: torch.dtype, device: torch.device) -> None:
-        if precision not in PRECISIONS:
-            raise ParameterError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-        if (precision == "float64") != (dtype == torch.float64):
-            raise ParameterError(f"precision {precision!r} does not go with a matrix in {dtype}".replace("torch.", ""))
-        self.precision = precision
+    def __init__(self, arithmetic: str, dtype: torch.dtype, device: torch.device) -> None:
+        if arithmetic not in ARITHMETICS:
+            raise ParameterError(
+                f"arithmetic must be one of {', '.join(ARITHMETICS)}, got {arithmetic!r}", parameter="arithmetic"
+            )
+        if (arithmetic == "float64") != (dtype == torch.float64):
+            raise ParameterError(
+                f"arithmetic {arithmetic!r} does not go with a matrix in {dtype}".replace("torch.", "")
+            )
+        self.arithmetic = arithmetic
         self.dtype = dtype
         self.device = device
 
@@ -81,7 +85,7 @@ class Products:
 
     def solve(self, panel: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
         # Plain where more is wanted than tf32: what cancels out in here is large, and all that follows inherits it.
-        with nullcontext() if self.precision == "tf32" else products_in("float32"):
+        with nullcontext() if self.arithmetic == "tf32" else arithmetic_set("float32"):
             solved = panel @ inverse
         self._load(solved, panel)
         return solved
@@ -92,7 +96,7 @@ class Products:
     def _load(self, left: torch.Tensor, right: torch.Tensor) -> None:
         """Make the factors of the next products: pairs of a left and a right one, in the order they are added."""
         self._scale = 1.0
-        if self.precision in _SHORT or self.precision == "tf32x3":
+        if self.arithmetic in _SHORT or self.arithmetic == "tf32x3":
             (left_high, left_low), (right_high, right_low) = self._split(left), self._split(right)
             # What is small comes first, while the sums are small.
             self._factors = [(torch.cat([left_low, left_high], 1), torch.cat([right_high, right_low], 1))]
@@ -102,28 +106,28 @@ class Products:
 
     def _split(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Two shorter numbers for each, high and low."""
-        if self.precision == "fp16x3":
+        if self.arithmetic == "fp16x3":
             # To 2¹⁵ at most: from there to 2⁻³ the halves of a number keep 19 of its bits, and what is smaller is
             # off by 2⁻⁴⁰ of the largest.
             largest = float(values.abs().max())
             exponent = 15 - math.frexp(largest)[1] if 0 < largest < math.inf else 0
             values = values * 2.0**exponent
             self._scale *= 2.0**-exponent
-        bits = _HIGH_BITS[self.precision]
+        bits = _HIGH_BITS[self.arithmetic]
         high = _rounded(values, bits)
         low = values - high
-        kind = _SHORT.get(self.precision)
+        kind = _SHORT.get(self.arithmetic)
         return (high.to(kind), low.to(kind)) if kind else (high, _rounded(low, bits))
 
     def _add(self, values: torch.Tensor, top: int, left: int, sign: int) -> None:
         """Add sign times the product of the factors' rows from ``top`` and ``left`` on."""
         for rows, columns in self._factors:
             a, b = rows[top : top + len(values)], columns[left : left + values.shape[1]].T
-            if self.device.type == "cuda" and self.precision in _SHORT:
+            if self.device.type == "cuda" and self.arithmetic in _SHORT:
                 torch.addmm(values, a, b, alpha=sign * self._scale, out_dtype=torch.float32, out=values)
-            elif self.precision in _SHORT:  # short products exist on CUDA only; elsewhere the same numbers in float32
+            elif self.arithmetic in _SHORT:  # short products exist on CUDA only; elsewhere the same numbers in float32
                 values.addmm_(a.float(), b.float(), alpha=sign * self._scale)
-            elif self.precision == "tf32" and self.device.type != "cuda":
+            elif self.arithmetic == "tf32" and self.device.type != "cuda":
                 values.addmm_(_rounded(a, 11), _rounded(b.T, 11).T, alpha=sign)
             else:
                 values.addmm_(a, b, alpha=sign)

@@ -1,6 +1,5 @@
-"""What a fit takes, before it is begun: engine, memory, disk and time."""
+"""Which engine a fit uses, and what it takes, before it is begun: memory, disk and time."""
 
-from deql.linalg.planner.planner import Plan, choose_engine, memory_budget, plan
-from deql.linalg.planner.units import parse_bytes
+from deql.linalg.planner.planner import Plan, plan
 
-__all__ = ["Plan", "choose_engine", "memory_budget", "parse_bytes", "plan"]
+__all__ = ["Plan", "plan"]

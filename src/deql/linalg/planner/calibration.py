@@ -9,9 +9,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from deql._system.threads import blas_limited, thread_count
-from deql.linalg.planner.requirements import Need, Task
-from deql.linalg.planner.resources import Resources
+from deql.linalg.engines.memory import Blas
+from deql.linalg.engines.requirements import Need, Task
+from deql.linalg.engines.resources import Resources
+from deql.linalg.sweep import Piece
 
 __all__ = ["Rates", "device_rates", "disk_rates", "measure", "predict", "product_rate"]
 
@@ -36,11 +40,6 @@ def product_rate(dtype: str, tile: int) -> float:
     >>> product_rate("float32", 64) > 1e6
     True
     """
-    import numpy as np
-
-    from deql.linalg.engines.memory import Blas
-    from deql.linalg.sweep import Piece
-
     width, rows = min(tile, 1024), 2048
     products, values = Blas(dtype), np.zeros((rows, width), dtype)
     panel = products.panel(rows, width)
@@ -77,12 +76,11 @@ def disk_rates(folder: Path, size: int = 2**26) -> tuple[float, float]:
 
 
 def device_rates(device: str, dtype: str) -> tuple[float, float]:
-    """Flops of the sweep's products in a second on a device, in the precision that it uses, and bytes copied to it."""
+    """Flops of the sweep's products in a second on a device, in the arithmetic that it uses, and bytes copied to it."""
     import torch
 
-    from deql.linalg.engines.torch_invert import default_precision
-    from deql.linalg.engines.torch_products import Products, products_in
-    from deql.linalg.sweep import Piece
+    from deql.linalg.engines.torch_invert import default_arithmetic
+    from deql.linalg.engines.torch_products import Products, arithmetic_set
 
     def finished(work: Callable[[], Any]) -> None:
         work()
@@ -91,12 +89,12 @@ def device_rates(device: str, dtype: str) -> tuple[float, float]:
 
     kind, cuda = getattr(torch, dtype), device.startswith("cuda")
     rows, width = (16_384, 1024) if cuda else (512, 256)
-    precision = default_precision(dtype, torch.device(device))
-    products = Products(precision, kind, torch.device(device))
+    arithmetic = default_arithmetic(dtype, torch.device(device))
+    products = Products(arithmetic, kind, torch.device(device))
     products.solve(products.panel(rows, width).uniform_(), torch.eye(width, dtype=kind, device=device))
     there = torch.zeros(rows, width, dtype=kind, device=device)
     here = torch.ones(rows, width, dtype=kind, pin_memory=cuda)
-    with products_in(precision):
+    with arithmetic_set(arithmetic):
         flops = 2 * rows * width**2 * _per_second(lambda: finished(lambda: products.update(Piece(0, 0, there), 1)))
     copied = here.nbytes * _per_second(lambda: finished(lambda: there.copy_(here, non_blocking=True)))
     return flops, copied

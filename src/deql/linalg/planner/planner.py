@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from deql.linalg.planner.advice import refusal
-from deql.linalg.planner.requirements import ENGINES, Need, Task, needs_of, task_of
-from deql.linalg.planner.resources import Resources, find_resources
-from deql.linalg.planner.units import parse_bytes, show_bytes, show_seconds
-from deql.linalg.tiling import check_engine
+from deql._system.units import show_bytes, show_seconds
+from deql.linalg.engines.engine import Engine
+from deql.linalg.engines.requirements import Need, task_of
+from deql.linalg.engines.resources import Resources, find_resources
+from deql.linalg.planner.calibration import measure, predict
+from deql.linalg.planner.choose import Auto, as_engine, candidates, choose
 
-__all__ = ["Plan", "choose_engine", "memory_budget", "plan"]
-
-_SMALL = 2048
-"""Up to so many items, the matrix is a few MiB: nobody needs to look whether that is there."""
-
-_FOR_DEVICES, _FOR_LOADING_TORCH = 4000, 12_000
-"""Items from which on a device pays: where torch is loaded already, and where that takes some seconds first."""
+__all__ = ["Plan", "plan"]
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ def plan(
     data: Any,
     *,
     dtype: str = "float32",
-    engine: str = "auto",
+    engine: str | Engine = "auto",
     memory: int | str | None = None,
     folder: str | os.PathLike[str] | None = None,
     device: str | None = None,
@@ -125,13 +118,13 @@ def plan(
     data : Interactions, sparse matrix, Split or int
         What would be fitted on: of a split its training part; or only the number of items.
     dtype : {"float32", "float64"}, default "float32"
-    engine : {"auto", "memory", "disk", "torch"}, default "auto"
+    engine : {"auto", "memory", "disk", "torch"} or an object of :mod:`deql.engines`, default "auto"
     memory : int or str, optional
         Bytes that may be taken, such as ``"4GiB"``: the disk engine's budget.
     folder : path, optional
         Where the disk engine would keep its tiles.
     device : str, optional
-        The torch engine's, such as ``"cuda:1"``.
+        The torch engine's, such as ``"cuda:1"``. An engine that is an object has these three itself.
     calibrate : bool, default True
         Take about a second to measure how fast this machine is, and predict the time.
 
@@ -151,96 +144,16 @@ def plan(
     >>> print(deql.plan(deql.datasets.debian(), calibrate=False))  # doctest: +ELLIPSIS
     5,834 items in float32 would be fitted by the ... engine: ... of memory...
     """
-    check_engine(engine, dtype)
-    task = task_of(data, dtype)
-    there = find_resources(folder, device=device)
-    chosen, needs = _choose(engine, task, there, memory, device)
+    asked = as_engine(engine)
+    asked.check(dtype)
+    among = candidates(asked if isinstance(engine, Engine) else Auto(memory, folder, device))
+    folder, device = getattr(among["disk"], "folder", None), getattr(among["torch"], "device", None)
+    task, there = task_of(data, dtype), find_resources(folder, device=device)
+    chosen = choose(asked, among, task, there)
+    needs = [one.need(task, there) for one in among.values()]
     if calibrate:
-        from deql.linalg.planner.calibration import measure, predict
-
         rates = measure(needs, task, there, device or "cuda")
         needs = [
             need if need.why_not else dataclasses.replace(need, seconds=predict(need, task, rates)) for need in needs
         ]
-    return Plan(chosen, task.n, dtype, task.tile, there, tuple(needs))
-
-
-def choose_engine(
-    data: Any,
-    *,
-    dtype: str = "float32",
-    engine: str = "auto",
-    memory: int | str | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    device: str | None = None,
-    matrices: int = 1,
-) -> str:
-    """The engine that a fit uses, after a look at what is free: nothing is measured, and little is read.
-
-    Parameters
-    ----------
-    data, dtype, engine, memory, folder, device
-        As in :func:`plan`.
-    matrices : int, default 1
-        2 for a Gram matrix that is kept while copies of it are inverted, as tuning does.
-
-    Returns
-    -------
-    str
-        ``engine`` itself unless it is ``"auto"``.
-
-    Raises
-    ------
-    TooLargeError
-        If there is too little memory or disk.
-
-    Examples
-    --------
-    >>> choose_engine(1000)
-    'memory'
-    """
-    check_engine(engine, dtype)
-    task = dataclasses.replace(task_of(data, dtype), matrices=matrices)
-    if task.n <= _SMALL and engine in ("auto", "memory") and memory is None:
-        return "memory"
-    wants_device = engine == "torch" or (engine == "auto" and _worth_a_device(task.n, device))
-    there = find_resources(folder, devices=wants_device, device=device)
-    return _choose(engine, task, there, memory, device)[0]
-
-
-def memory_budget(memory: int | str | None = None, folder: str | os.PathLike[str] | None = None) -> int:
-    """Bytes that the disk engine may take: what was said, or half of what is free.
-
-    A fit that goes on needs what it was begun with: where there is one in the folder, all that is free counts.
-
-    Examples
-    --------
-    >>> memory_budget("4GiB") == 4 * 2**30
-    True
-    """
-    from deql._system.machine import free_memory
-    from deql.linalg.engines.tile_folder import has_checkpoint
-
-    if memory is not None:
-        return parse_bytes(memory)
-    begun = folder is not None and has_checkpoint(folder)
-    return free_memory() if begun else free_memory() // 2
-
-
-def _worth_a_device(n: int, device: str | None) -> bool:
-    """Whether so many items take longer than it takes to load torch and open a device."""
-    return device != "cpu" and n >= (_FOR_DEVICES if "torch" in sys.modules else _FOR_LOADING_TORCH)
-
-
-def _choose(
-    engine: str, task: Task, there: Resources, memory: int | str | None, device: str | None
-) -> tuple[str, list[Need]]:
-    """The engine asked for, or the first that fits, and what each needs; else an error that says what would do."""
-    need_of = partial(needs_of, there=there, memory=memory, device=device)
-    needs = [need_of(name, task) for name in ENGINES]
-    for need in needs:
-        worth = need.engine != "torch" or _worth_a_device(task.n, device)
-        eligible = need.engine == engine or (engine == "auto" and worth)
-        if eligible and need.why_not is None:
-            return need.engine, needs
-    raise refusal(engine, task, there, need_of)
+    return Plan(chosen.name, task.n, dtype, task.tile, there, tuple(needs))

@@ -43,14 +43,8 @@ _LEAST_RATE, _LARGEST_RATE = 1e-10, 1e30
 """Steps below would be lost beside A's float32, those above are infinite in it."""
 
 
-class _Fitted(FactoredAutoencoder):
-    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
-    epochs_: int
-    history_: list[Epoch]
-
-
 @dataclass(eq=False)
-class ELSA(_Fitted):
+class ELSA(FactoredAutoencoder):
     """W = A·Aᵀ − I with unit rows of A, and hence a zero diagonal (Vančura et al., 2022).
 
     A, n × rank, is trained from random rows so that every user's scores point where the history does: the mean of
@@ -75,8 +69,6 @@ class ELSA(_Fitted):
         For the first A, the order of users, and who is held out. The same seed gives the same model on a processor.
     device : str, optional
         Such as ``"cuda:1"`` or ``"cpu"``; a CUDA device if there is one, else the processor.
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Attributes
     ----------
@@ -116,7 +108,8 @@ class ELSA(_Fitted):
         check_range("learning_rate", self.learning_rate, 0.0, np.inf)
         if not _LEAST_RATE <= self.learning_rate <= _LARGEST_RATE:
             raise ParameterError(
-                f"learning_rate must be from {_LEAST_RATE:g} to {_LARGEST_RATE:g}, got {self.learning_rate!r}"
+                f"learning_rate must be from {_LEAST_RATE:g} to {_LARGEST_RATE:g}, got {self.learning_rate!r}",
+                parameter="learning_rate",
             )
         if self.patience is not None:
             check_whole("patience", self.patience)
@@ -140,7 +133,8 @@ class ELSA(_Fitted):
         """
         if validation is not None and not isinstance(validation, HeldOut):
             raise ParameterError(
-                f"validation must be what is held out, such as split.validation, got {type(validation).__name__}"
+                f"validation must be what is held out, such as split.validation, got {type(validation).__name__}",
+                parameter="validation",
             )
         return self._fit(as_interactions(data), partial(self._learn, validation=validation))
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.progress import Report
-from deql.errors import DataError, DeviceError, TooLargeError
+from deql._system.progress import ProgressCallback
+from deql.errors import DataError, DeviceError, Setting, TooLargeError
 from deql.metrics import ndcg
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class ValidationNDCG:
 
 def train(
     histories: Histories, config: TrainingConfig, validate: Callable[[torch.Tensor], float] | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> Trained:  # fmt: skip
     """Train A from random rows by Nesterov's Adam.
 
@@ -306,8 +306,8 @@ def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise DeviceError(
-                f"{device} has too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size, "
-                "or use device='cpu'"
+                f"{device} has too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size, or use ",
+                Setting("device", "cpu"),
             ) from None
         # torch has no class of its own for the processor's memory.
         if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
@@ -321,7 +321,7 @@ def _train(
     histories: Histories,
     config: TrainingConfig,
     validate: Callable[[torch.Tensor], float] | None,
-    report: Report | None,
+    report: ProgressCallback | None,
 ) -> Trained:
     import torch
 

@@ -32,17 +32,9 @@ _MOST_L2 = 1e18
 """Its square must be well within float32."""
 
 
-class _Fitted(FactoredAutoencoder):
-    # Kept off the dataclass below so that they are attributes, not hyper-parameters.
-    loss_: float
-    captured_: NDArray[np.float64]
-    iterations_: int
-    engine_: str
-
-
 @dataclass(eq=False)
-class LowRankDEQL(_Fitted):
-    """The best weights of a given rank under the loss of DEQL with a = b (theoremB1).
+class LowRankDEQL(FactoredAutoencoder):
+    """The best weights of a given rank under the loss of DEQL with a = b (Theorem D.1 of the paper).
 
     W = left_·right_ᵀ has 2·n·rank numbers, and nothing larger is ever held: a million items fit where
     n² numbers would not. Its diagonal is free.
@@ -50,24 +42,19 @@ class LowRankDEQL(_Fitted):
     Parameters
     ----------
     rank : int, optional
-        Of W; 256 if not given, or as many as there are items if those are fewer.
+        How many directions W has; 256 if not given, or as many as there are items if those are fewer.
     l2 : float, default 60
-        Ridge as the Gram matrix sees it.
+        Ridge as the Gram matrix sees it: what is added to its diagonal, λ/(1−p)² of the paper's λ.
     dropout : float, default 0.3
-        Share of the entries dropped, p.
-    b : float, default 1
-        The ratio b/a, which can only be 1: with any other the loss of each item has another quadratic form
-        (Lemma 1), and the best W of a given rank is not known in closed form.
+        Share of a user's items that training hides, from 0 to below 1; p in the paper.
     user_power : float, default 0
-        γ: user u weighs |u|^(−γ) in the Gram matrix.
-    engine : {"auto", "dense", "sparse"}, default "auto"
+        Above 0, users with many items count for less: user u weighs |u|^(−γ) in the Gram matrix, with γ this.
+    solver : {"auto", "dense", "sparse"}, default "auto"
         ``"dense"`` is exact and takes n² numbers and n³ time. ``"sparse"`` comes as close to the smallest loss as
-        ``tolerance`` says with sparse products alone. ``"auto"`` is dense for few items; ``engine_`` says which ran.
+        ``tolerance`` says with sparse products alone. ``"auto"`` is dense for few items; ``solver_`` says which ran.
     tolerance : float, default 1e-4
-        About how far above the smallest loss the sparse engine may stop, as a share of it. It goes by the trend of the
+        About how far above the smallest loss the sparse solver may stop, as a share of it. It goes by the trend of the
         last iterations.
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Attributes
     ----------
@@ -78,9 +65,9 @@ class LowRankDEQL(_Fitted):
     captured_ : ndarray of float64
         What each of the rank directions takes off the loss.
     iterations_ : int
-        Of the sparse engine.
-    engine_ : str
-        The engine that ran.
+        Of the sparse solver.
+    solver_ : {"dense", "sparse"}
+        The solver that ran.
 
     Examples
     --------
@@ -96,9 +83,8 @@ class LowRankDEQL(_Fitted):
     rank: int | None = None
     l2: float = 60.0
     dropout: float = 0.3
-    b: float = 1.0
     user_power: float = field(default=0.0, kw_only=True)
-    engine: str = field(default="auto", kw_only=True)
+    solver: str = field(default="auto", kw_only=True)
     tolerance: float = field(default=1e-4, kw_only=True)
 
     @classmethod
@@ -127,14 +113,12 @@ class LowRankDEQL(_Fitted):
             check_whole("rank", self.rank)
         check_range("l2", self.l2, 0.0, np.inf)
         if self.l2 > _MOST_L2:
-            raise ParameterError(f"l2 must be at most {_MOST_L2:g}, got {self.l2:g}")
+            raise ParameterError(f"l2 must be at most {_MOST_L2:g}, got {self.l2:g}", parameter="l2")
         check_range("dropout", self.dropout, 0.0, 1.0, below=True)
-        check_range("b", self.b, 0.0, np.inf)
-        _check_emphasis(self.b)
         check_range("user_power", self.user_power, -np.inf, np.inf)
         check_range("tolerance", self.tolerance, 0.0, 1.0)
-        if self.engine not in ("auto", "dense", "sparse"):
-            raise ParameterError(f"engine must be auto, dense or sparse, got {self.engine!r}")
+        if self.solver not in ("auto", "dense", "sparse"):
+            raise ParameterError(f"solver must be auto, dense or sparse, got {self.solver!r}", parameter="solver")
 
     def _learn(self, data: Interactions) -> None:
         rank = chosen_rank(self.rank, data.n_items)
@@ -144,9 +128,9 @@ class LowRankDEQL(_Fitted):
         if self.l2 == 0:
             check_solvable_without_ridge(data, diagonal, self.dropout)
         added = self.dropout / (1.0 - self.dropout) * diagonal + self.l2
-        dense = self.engine == "dense" or (self.engine == "auto" and data.n_items <= _DENSE_ITEMS)
+        dense = self.solver == "dense" or (self.solver == "auto" and data.n_items <= _DENSE_ITEMS)
         if not dense and not self.l2 and not self.dropout:
-            raise ParameterError("the sparse engine needs l2 or dropout above 0, or A may be singular unseen")
+            raise ParameterError("the sparse solver needs l2 or dropout above 0, or A may be singular unseen")
         _check_memory(dense, data.n_items, rank)
         with stages(self.progress) as stage, blas_limited():
             if dense:
@@ -168,27 +152,33 @@ class LowRankDEQL(_Fitted):
             warnings.warn(
                 f"the loss was still falling after {_MOST_ITERATIONS} iterations: raise l2 or tolerance", stacklevel=4
             )
-        self.engine_ = "dense" if dense else "sparse"
+        self.solver_ = "dense" if dense else "sparse"
         self.loss_, self.captured_, self.iterations_ = found.loss, found.captured, found.iterations
         self._keep(found.basis, found.image / found.image.dtype.type(1.0 - self.dropout))
+
+    @classmethod
+    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+        # In files of version 0.1 the solver was called an engine, and there was a b, which could only be 1.
+        words.pop("b", None)
+        return words if "engine" not in words else words | {"solver": words.pop("engine")}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
         return arrays | {"captured": self.captured_}, facts | {
-            "loss": self.loss_, "iterations": self.iterations_, "engine": self.engine_,
+            "loss": self.loss_, "iterations": self.iterations_, "engine": self.solver_,
         }  # fmt: skip
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
         self.captured_ = np.array(arrays["captured"])
         self.loss_, self.iterations_ = float(facts["loss"]), int(facts["iterations"])
-        self.engine_ = str(facts["engine"])
+        self.solver_ = str(facts["engine"])
 
 
 def _check_memory(dense: bool, n: int, rank: int) -> None:
     # Six matrices of float64, or B, S·B and their copies in float32 with what is worked on at once.
     needed, free = 48 * n**2 if dense else 17 * n * rank + min(CHUNK_BYTES, 64 * 7 * 4 * n), free_memory()
-    advice = "use engine='sparse'" if dense else "choose a lower rank"
+    advice = "use solver='sparse'" if dense else "choose a lower rank"
     check_fits(f"rank {rank:,} of {n:,} items", needed, free, advice)
 
 
@@ -196,5 +186,5 @@ def _check_emphasis(ratio: float) -> None:
     if not np.isclose(ratio, 1.0, rtol=1e-12):
         raise ParameterError(
             f"a low rank needs b = a, got b/a = {ratio:g}: otherwise the quadratic form differs from item to item "
-            "(Lemma 1) and no closed form is known; use DEQL for any b at full rank"
+            "(Lemma 3.2) and no closed form is known; use DEQL for any b at full rank"
         )

@@ -1,4 +1,4 @@
-"""The best weights of a given rank (theoremB1): dense for small n, by sparse products alone for large n.
+"""The best weights of a given rank (Theorem D.1): dense for small n, by sparse products alone for large n.
 
 With a = b every column has the same Σ_xx = (1−p)²·A, A = S + Γ, Γ = p/(1−p)·D + l2·I, and Σ_xy = (1−p)·S. Of all
 W of rank k the best is
@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
 from deql.ranking.prefetch import LINE, prefetch
@@ -186,7 +186,7 @@ def solve_operators(
     tolerance: float = 1e-4,
     max_iterations: int = 100,
     seed: int = 0,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> LowRank:
     """By subspace iteration on A⁻¹S²: sparse products and blocks of n × rank numbers, in float32.
 

@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from deql._system.progress import Report
+from deql._system.progress import ProgressCallback
 from deql._system.threads import run_slices
 
 __all__ = ["Descent", "descend"]
@@ -46,7 +46,7 @@ def descend(
     tolerance: float,
     max_sweeps: int,
     start: csc_array | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> Descent:
     """For each j the w ≥ 0 with w_j = 0 that minimises ½wᵀSw − S_jᵀw + ½·l2·‖w‖² + l1·‖w‖₁.
 

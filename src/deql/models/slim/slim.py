@@ -49,8 +49,6 @@ class SLIM(ExplicitAutoencoder):
     warm_start : bool, default False
         Start from the weights of the fit before, for the items that were there already. The result is the same, to
         the tolerance.
-    **other
-        See :class:`~deql.models.stored.StoredWeights`.
 
     Examples
     --------

@@ -16,7 +16,7 @@ import { begin, current, onChange, overrides } from "./state.js";
 const COMPARED = 200;
 // Reasons that are told one by one; the others of a long history come as their sum.
 const REASONS = 40;
-const SILENT = new Set(["engine", "dtype", "progress", "memory", "folder", "precision", "device"]);
+const SILENT = new Set(["engine", "dtype", "progress", "precision", "arithmetic", "solver"]);
 
 /** The model's name, parameters and data, in one line. */
 function introduce(model) {

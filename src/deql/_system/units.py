@@ -1,0 +1,63 @@
+"""Bytes and seconds as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from deql.errors import ParameterError
+
+__all__ = ["parse_bytes", "show_bytes", "show_seconds"]
+
+_FACTORS = {"": 1} | {unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), 1)}
+_FACTORS |= {f"{letter}{rest}": 1024**power for power, letter in enumerate("kmgt", 1) for rest in ("", "i", "ib")}
+_FACTORS["b"] = 1
+
+
+def parse_bytes(amount: Any, name: str = "memory") -> int:
+    """A number of bytes from ``4_000_000_000``, ``"4GiB"``, ``"512 MiB"``, ``"1.5 GB"`` or ``"4G"``.
+
+    GiB, Gi and G are 2³⁰ bytes, GB is 10⁹. ``name`` is what an error calls it.
+
+    Examples
+    --------
+    >>> parse_bytes("512MiB"), parse_bytes("1.5 GB"), parse_bytes(2**20)
+    (536870912, 1500000000, 1048576)
+    """
+    text = str(amount).strip()
+    found = re.fullmatch(r"([0-9]{1,18}(?:_[0-9]{3})*(?:\.[0-9]{0,18})?)\s*([a-z]*)", text, re.IGNORECASE)
+    factor = _FACTORS.get(found[2].lower()) if found else None
+    if isinstance(amount, bool) or found is None or factor is None or not (size := int(float(found[1]) * factor)):
+        raise ParameterError(
+            f"{name} must be a number of bytes such as '4GiB', '512MiB' or 4_000_000_000, got {amount!r}",
+            parameter=name,
+        )
+    return size
+
+
+def show_bytes(size: float) -> str:
+    """Bytes in the unit that suits them.
+
+    Examples
+    --------
+    >>> show_bytes(3.4 * 2**30), show_bytes(5e8), show_bytes(85 * 2**30), show_bytes(2e4)
+    ('3.4 GiB', '477 MiB', '85 GiB', '20 KiB')
+    """
+    power = next(power for power in (1, 2, 3, 4) if size < 1024 ** (power + 1) or power == 4)
+    value = size / 1024**power
+    return f"{value:.{1 if power > 2 and value < 10 else 0}f} {'KMGT'[power - 1]}iB"
+
+
+def show_seconds(seconds: float) -> str:
+    """A time that was estimated, no more exactly than that.
+
+    Examples
+    --------
+    >>> show_seconds(0.2), show_seconds(42.3), show_seconds(310), show_seconds(9000)
+    ('under 1 s', 'about 42 s', 'about 5 min', 'about 2.5 h')
+    """
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

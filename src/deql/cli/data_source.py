@@ -1,0 +1,136 @@
+"""What models are tuned, judged and compared on: a split file, a published split, or a table to split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from deql.cli.options import Seed, TableOptions, option_name
+from deql.data import Interactions
+from deql.data.readers.files import is_published_split
+from deql.datasets.public import read_lightgcn_split
+from deql.errors import DataError, ParameterError
+from deql.metrics import parse_metrics
+from deql.split import PROTOCOLS, Split, load_split, make_splits
+
+__all__ = [
+    "Data", "Metrics", "Models", "ProtocolName", "Report", "SplitOptions", "as_split", "metric_list", "open_source",
+    "typed_options",
+]  # fmt: skip
+
+
+ProtocolName = Literal["strong", "weak", "leave-last"]
+Data = Annotated[
+    Path,
+    typer.Argument(help="Split file, folder with train.txt and test.txt, or table to be split.", metavar="DATA"),
+]  # fmt: skip
+Models = Annotated[
+    list[str],
+    typer.Argument(help="Such as ease:l2=80, deql:l2=60,dropout=0.3,b=0.5 or popularity.", metavar="MODEL..."),
+]
+Metrics = Annotated[str, typer.Option(help="Metrics, with commas between.")]
+Report = Annotated[Path | None, typer.Option(help="HTML page to write, complete in one file.", metavar="FILE.html")]
+
+
+def metric_list(text: str) -> list[str]:
+    """Metrics as typed.
+
+    Examples
+    --------
+    >>> metric_list("recall@20, ndcg@20")
+    ['recall@20', 'ndcg@20']
+    """
+    metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+    if not metrics:
+        raise ParameterError("--metrics needs at least one, such as ndcg@20")
+    return list(parse_metrics(metrics))
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How a table is split, as asked for on the command line."""
+
+    held_out: Annotated[float | None, typer.Option(help="Share of a judged user's items to find (0.2).")] = None
+    test_users: Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")] = None
+    validation_users: Annotated[float | None, typer.Option(help="Share of users to validate on (strong, 0.1).")] = None
+    test: Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")] = None
+    validation: Annotated[
+        float | None, typer.Option(help="weak: share of what the test leaves (0.1); leave-last: how many (1); 0: none.")
+    ] = None
+    seed: Seed = None
+
+    def chosen(self, protocol: ProtocolName | None) -> dict[str, Any]:
+        """Those that were typed, if they belong to the protocol; leave-last counts with whole numbers."""
+        protocol = protocol or "strong"
+        known = set(signature(PROTOCOLS[protocol]).parameters)
+        if "seed" in known:  # what is drawn can be drawn again
+            known.add("splits")
+        typed = {name: value for name, value in vars(self).items() if value is not None}
+        for name in typed:
+            if name not in known:
+                raise ParameterError(f"{option_name(name)} does not belong to the protocol {protocol}")
+        if protocol == "leave-last" and float(typed.get("validation", 0.5)).is_integer():
+            typed["validation"] = int(typed["validation"])
+        return typed
+
+
+def open_source(
+    path: Path, table: TableOptions, protocol: ProtocolName | None, chosen: dict[str, Any], quiet: bool
+) -> Split | Interactions:
+    """Read a split, or a table that is still to be split.
+
+    Options for reading and splitting belong to tables only; with a split they are an error rather than
+    without effect.
+    """
+    published = is_published_split(path)
+    if not published and not _is_container(path):
+        return table.read(path, quiet=quiet, find_time=protocol == "leave-last")
+    typed = [*chosen, *(["protocol"] if protocol else []), *table.typed()]
+    if typed:
+        raise ParameterError(f"{path} is split already, so {', '.join(map(option_name, typed))} cannot be chosen")
+    return read_lightgcn_split(path) if published else load_split(path)
+
+
+def as_split(found: Split | Interactions, protocol: ProtocolName | None, chosen: Mapping[str, Any]) -> Split:
+    """A split as it is; of a table the one that was asked for."""
+    if isinstance(found, Split):
+        return found
+    options = dict(chosen)
+    seed = options.pop("seed", 0)
+    return next(make_splits(found, 1, protocol or "strong", seed, options))
+
+
+def typed_options(options: Mapping[str, Any]) -> list[str]:
+    """Options by name as they are typed.
+
+    Examples
+    --------
+    >>> typed_options({"held_out": 0.3, "binary": True, "header": False})
+    ['--held-out', '0.3', '--binary', '--no-header']
+    """
+    typed = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            typed.append(option_name(name if value else f"no_{name}"))
+        else:
+            typed += [option_name(name), str(value)]
+    return typed
+
+
+def _is_container(path: Path) -> bool:
+    """Whether a file begins as safetensors do: the length of its header in eight bytes, then the header."""
+    if path.is_dir():
+        return False
+    try:
+        with open(path, "rb") as file:
+            start = file.read(9)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    return len(start) == 9 and start[7] == 0 and start[8:] == b"{"

@@ -1,0 +1,109 @@
+"""Where a command's fit is computed: engines as typed, plans, and fits that go on after a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from deql._system.threads import set_threads
+from deql.cli.output import say
+from deql.data import Interactions
+from deql.errors import DeqlError, ParameterError
+from deql.linalg.engines.disk import Disk
+from deql.linalg.engines.tile_folder import has_checkpoint
+from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from
+from deql.models.linear import LinearAutoencoder
+
+__all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
+
+EngineName = Literal["auto", "memory", "disk", "torch"]
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where the inverse is computed, as asked for on the command line."""
+
+    engine: Annotated[EngineName | None, typer.Option(help="Where the inverse is computed; auto: where it fits.")] = (
+        None
+    )
+    memory: Annotated[
+        str | None, typer.Option(help="What the disk engine may take (half of what is free).", metavar="4GiB")
+    ] = None
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the disk engine keeps its tiles (beside the model file).", metavar="DIR")
+    ] = None
+    arithmetic: Annotated[
+        str | None, typer.Option(help="Of the torch engine's products: float32, tf32, ...; the best if not given.")
+    ] = None
+    precision: Annotated[str | None, typer.Option(hidden=True, help="What --arithmetic was called once.")] = None
+    device: Annotated[str | None, typer.Option(help="Of the torch engine, or of elsa: cuda, cuda:1 or cpu.")] = None
+    threads: Annotated[int | None, typer.Option(help="How many threads; as many as processors if not given.")] = None
+
+    def parameters(self) -> dict[str, str]:
+        """What was typed: the name of an engine and its parameters."""
+        if self.arithmetic and self.precision:
+            raise ParameterError(
+                "arithmetic is given twice, as --arithmetic and as --precision", parameter="arithmetic"
+            )
+        typed = {name: getattr(self, name) for name in ("engine", "memory", "folder", "arithmetic", "device")}
+        typed["arithmetic"] = self.arithmetic or self.precision
+        return {name: str(value) for name, value in typed.items() if value is not None}
+
+    def use(self) -> None:
+        """Refuse what can be refused before anything is read, and set the number of threads."""
+        if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
+            raise ParameterError(f"{self.folder} is not a folder: name one for --folder")
+        if self.threads is not None:
+            set_threads(self.threads)
+
+    def refuse_with(self, other: str, why: str) -> None:
+        """Refuse what was typed beside something that tunes: it fits many models, and chooses where."""
+        for name in self.parameters():
+            raise ParameterError(f"--{name} does not go with {other}{why}")
+
+    def tiles(self, out: Path | None) -> Path:
+        """Where the disk engine keeps its tiles: the same place for the same command."""
+        out = Path("model").absolute() if out is None else out.absolute()
+        return self.folder or out.with_name(f".{out.name}.tiles")
+
+    def planned(self, interactions: Interactions, dtype: str | None, tiles: Path) -> dict[str, Any]:
+        """Arguments of a plan."""
+        engine = as_engine(engine_from(self.parameters())).name
+        named = {"data": interactions, "engine": engine, "memory": self.memory, "folder": tiles, "device": self.device}
+        return named | ({"dtype": dtype} if dtype else {})
+
+
+def fit_resumably(estimator: LinearAutoencoder, interactions: Interactions, tiles: Path) -> None:
+    """Fit; if that is done on disk, in a folder where the same command finds what was done before it was ended."""
+    begun, typed = has_checkpoint(tiles), estimator.engine
+    engine = as_engine(typed)
+    if isinstance(engine, Auto | Disk):
+        engine = replace(engine, folder=str(tiles))
+        if begun and isinstance(engine, Auto):  # whatever is free by now: it goes on where it was begun
+            engine = Disk(engine.memory, engine.folder)
+        engine = choose_engine(interactions.matrix, engine=engine, dtype=estimator.dtype)
+    if isinstance(engine, Disk):
+        estimator.engine = engine
+        if begun:
+            say(f"going on with the tiles in {tiles}")
+        elif not tiles.is_dir() or not any(tiles.iterdir()):
+            say(f"the tiles are kept in {tiles}")
+    with kept_until_saved(tiles):
+        estimator.fit(interactions)
+    estimator.engine = typed
+
+
+@contextmanager
+def kept_until_saved(tiles: Path) -> Iterator[None]:
+    """Say, when a fit or its saving ends early, that the same command goes on with what was done."""
+    try:
+        yield
+    except (KeyboardInterrupt, DeqlError, OSError):
+        if has_checkpoint(tiles):
+            say(f"no model was saved, but what was done is kept in {tiles}: the same command goes on from there")
+        raise

@@ -1,0 +1,144 @@
+"""What people see in the terminal: notes, tables and bars; and JSON for machines."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from deql._system.strict_json import as_json
+from deql._system.tables import Cell, Grid, text_table
+from deql.errors import printable
+
+if TYPE_CHECKING:
+    from deql.ranking.explanations import Explanation
+
+__all__ = [
+    "bar", "console", "curve_table", "did_you_mean", "explanation_table", "file_size", "print_grid", "print_json",
+    "print_words", "progress_wanted", "rich_table", "say",
+]  # fmt: skip
+
+
+def say(text: str) -> None:
+    """One line to the person, on standard error."""
+    print(f"deql: {printable(' '.join(str(text).split()))}", file=sys.stderr)
+
+
+def progress_wanted() -> bool:
+    """Bars are for people: only when standard error is a terminal."""
+    return sys.stderr.isatty()
+
+
+def did_you_mean(text: str, known: Iterable[str], most: int = 1) -> str:
+    """A question that names what was perhaps meant; empty if nothing known is like the text.
+
+    Examples
+    --------
+    >>> did_you_mean("papr", ["default", "paper"])
+    ' (did you mean paper?)'
+    """
+    near = difflib.get_close_matches(text, list(known), n=most)
+    return f" (did you mean {', '.join(near)}?)" if near else ""
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; numbers that JSON lacks become null.
+
+    Examples
+    --------
+    >>> print_json({"item": "tea", "score": float("nan")})
+    {"item": "tea", "score": null}
+    """
+    print(json.dumps(as_json(value), ensure_ascii=False))
+
+
+def print_words(text: str) -> None:
+    """A paragraph on standard output: in a terminal no word is broken, elsewhere no line."""
+    console().print(f"{text}\n", markup=False, soft_wrap=not sys.stdout.isatty())
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A terminal as rich knows it, on standard output or standard error."""
+    return Console(stderr=stderr, highlight=False)
+
+
+def rich_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table | Group:
+    """A titled table: text to the left, numbers (columns with a name, after the first) to the right.
+
+    Cells are never read as markup, so an item may be named anything.
+    """
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        grid.add_column(name, justify="right" if place and name else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row))
+    return Group(Text(title, "bold"), grid) if title else grid
+
+
+def print_grid(grid: Grid) -> None:
+    """A table of results: best values bold in a terminal, in plain lines of any width elsewhere."""
+    plain = text_table(grid)
+    screen = console()
+    # Rich would break words and numbers in a table that is too wide; the terminal breaks lines at least.
+    if not sys.stdout.isatty() or max(map(len, plain.splitlines())) + 4 * len(grid.header) > screen.width:
+        print(f"{grid.title}\n{plain}")
+        return
+
+    def shown(cell: Cell) -> Text:
+        rest = str(cell)[len(cell.text) :] + " *" * cell.marked
+        return Text.assemble((cell.text, "bold green" if cell.best else ""), rest)
+
+    rows = [[*(Text(name, justify="left") for name in names), *map(shown, cells)] for names, cells in grid.rows]
+    screen.print(rich_table(grid.title, grid.header, rows))
+
+
+def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], best: float) -> Table | Group:
+    """A metric over b as bars, on an axis that starts just below the lowest value."""
+    values = [value for _, value in curve]
+    low = min(values) - 0.02 * (max(values) - min(values))
+
+    def drawn(b: float, value: float) -> Text:
+        return Text.assemble((bar(value, low, max(values), 40), "cyan"), " ← best" if b == best else "")
+
+    return rich_table(title, ["b/a", metric, ""], [(f"{b:g}", f"{value:.4f}", drawn(b, value)) for b, value in curve])
+
+
+def explanation_table(why: Explanation, called: Callable[[Any], str] = str) -> Table | Group:
+    """The parts of a score as a table with bars; ``called`` gives the title of an item."""
+    largest = max((abs(part.value) for part in why), default=0.0)
+
+    def drawn(value: float) -> Text:
+        return Text(bar(abs(value), 0.0, largest, 24) if value else "", "green" if value >= 0 else "red")
+
+    rows = [(called(part.item), f"{part.value:+.4f}", drawn(part.value)) for part in why]
+    if why.rest:
+        rows.append(("everything else", f"{why.rest:+.4f}", Text("")))
+    rows.append((f"score of {called(why.item)}", f"{why.score:+.4f}", Text("")))
+    return rich_table(f"Why {called(why.item)}?", ["because of", "adds", ""], rows)
+
+
+def file_size(path: Path) -> str:
+    """How large a file is, in MiB."""
+    return f"{path.stat().st_size / 2**20:,.1f} MiB"
+
+
+def bar(value: float, low: float, high: float, width: int) -> str:
+    """A horizontal bar from ``low`` to ``value`` on an axis that ends at ``high``, in eighths of a cell.
+
+    Examples
+    --------
+    >>> bar(0.75, 0.0, 1.0, 4)
+    '███'
+    >>> bar(0.2, 0.0, 1.0, 4)
+    '▊'
+    """
+    eighths = round(8 * width * (value - low) / (high - low)) if high > low else 8 * width
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]

@@ -1,0 +1,14 @@
+"""Where P = A⁻¹ is computed: what a model's ``engine=`` takes beside a name. See docs/engines.md.
+
+>>> from deql.engines import Disk
+>>> Disk(memory="4GiB")
+Disk(memory='4GiB', folder=None)
+"""
+
+from deql.linalg.engines.disk import Disk
+from deql.linalg.engines.engine import Engine
+from deql.linalg.engines.memory import Memory
+from deql.linalg.engines.torch_engine import Torch
+from deql.linalg.planner.choose import Auto
+
+__all__ = ["Auto", "Disk", "Engine", "Memory", "Torch"]

@@ -1,0 +1,56 @@
+"""``help()`` of a model describes every parameter and fitted attribute, those that it shares with others included."""
+
+import importlib.util
+import re
+
+import numpy as np
+import pytest
+
+import deql
+from deql import models
+from deql.linalg.engines.engine import Engine
+from deql.linalg.engines.memory import Memory
+from deql.linalg.engines.requirements import Need
+
+MODELS = sorted(models.MODEL_NAMES)
+
+
+def described(kind, section):
+    text = kind.__doc__.split(f"\n{section}\n{'-' * len(section)}\n")[1].split("\n\n")[0]
+    return [name.strip() for line in re.findall(r"^(\S.*?) :", text, re.MULTILINE) for name in line.split(",")]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_parameter_once_and_no_other(name):
+    kind = getattr(models, name)
+    assert sorted(described(kind, "Parameters")) == sorted(kind().get_params())
+    assert "eq:" not in kind.__doc__, "a label of the source, which no reader of the paper sees"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_fitted_attribute(name, asymmetric_ratings):
+    if name == "ELSA" and importlib.util.find_spec("torch") is None:
+        pytest.skip("needs torch")
+    kind = getattr(models, name)
+    model = kind(lambda data: np.eye(data.n_items)) if name == "CustomLinear" else kind()
+    model.fit(asymmetric_ratings)
+    fitted = {attribute for attribute in vars(model) if attribute.endswith("_")}
+    assert fitted <= set(described(kind, "Attributes"))
+    assert {"items_", "item_counts_", "n_users_"} <= fitted
+
+
+def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings):
+    class Borrowed(Engine):
+        name = "borrowed"
+
+        def need(self, task, there):
+            return Need(self.name, task.packed)
+
+        def solve(self, problem, stage):
+            solved = Memory().solve(problem, stage)
+            return type(solved)(solved.precision, solved.residual, self.name)
+
+    model = deql.EASE(l2=1.0, engine=Borrowed()).fit(asymmetric_ratings)
+    assert model.engine_ == "borrowed"
+    assert (model.weights() == deql.EASE(l2=1.0).fit(asymmetric_ratings).weights()).all()
+    assert [need.engine for need in deql.plan(5000, engine=Borrowed(), calibrate=False).needs][-1] == "borrowed"
