@@ -46,6 +46,9 @@ _HUNG_SECONDS = 10
 """For a worker to say that it is well; one that takes longer is ended and replaced."""
 
 _CHECK_SECONDS = 0.1
+"""Between looks at signals, and at whether a worker ended."""
+
+_PING_SECONDS = 0.5
 
 _CONNECTIONS = "connections"
 """The file, in the folder that is the server's own, in which workers say how many connections each has."""
@@ -156,6 +159,7 @@ class _Supervisor:
         self._saying = threading.Lock()
         self._said_ready = self._stopping = False
         self._exit_code = self._failed_starts = 0
+        self._next_ping = 0.0
         self._gone: set[Any] = set()  # processes that ended and are not yet replaced
 
     def run(self) -> int:
@@ -200,7 +204,11 @@ class _Supervisor:
 
     def _keep_workers(self) -> None:
         before = list(self._manager.processes)
-        self._forget(process for process in before if process.exitcode is not None)
+        ended = [process for process in before if process.exitcode is not None]
+        if not ended and time.monotonic() < self._next_ping:
+            return
+        self._next_ping = time.monotonic() + _PING_SECONDS
+        self._forget(ended)
         try:
             self._manager.keep_subprocess_alive()
         except Exception as error:  # no more processes, say: the others must go on
