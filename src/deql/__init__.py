@@ -10,21 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deql import models
 from deql._system.lazy import lazy_exports
 from deql._version import __version__
 
 __all__ = [
-    "DEQL",
-    "DLAE",
-    "EASE",
-    "EDLAE",
-    "ELSA",
-    "LAE",
-    "RDLAE",
-    "RLAE",
-    "SLIM",
     "Comparison",
-    "CustomLinear",
     "DataError",
     "DeqlError",
     "DeviceError",
@@ -34,13 +25,10 @@ __all__ = [
     "Interactions",
     "JournalError",
     "LinearImputer",
-    "LowRankDEQL",
     "ModelFileError",
     "NotFittedError",
     "NotPositiveDefiniteError",
     "ParameterError",
-    "Popularity",
-    "Recommender",
     "Split",
     "SplitFileError",
     "TileFileError",
@@ -52,7 +40,6 @@ __all__ = [
     "datasets",
     "engines",
     "evaluate",
-    "load",
     "load_split",
     "objective",
     "plan",
@@ -64,6 +51,7 @@ __all__ = [
     "split_weak",
     "tune",
 ]
+__all__ += models.__all__
 
 if TYPE_CHECKING:
     from deql import datasets, engines, objective, rules
@@ -90,22 +78,7 @@ if TYPE_CHECKING:
     from deql.evaluation.comparison import Comparison, compare
     from deql.impute import LinearImputer
     from deql.linalg.planner import plan
-    from deql.models import (
-        DEQL,
-        DLAE,
-        EASE,
-        EDLAE,
-        ELSA,
-        LAE,
-        RDLAE,
-        RLAE,
-        SLIM,
-        CustomLinear,
-        LowRankDEQL,
-        Popularity,
-        Recommender,
-        load,
-    )
+    from deql.models import *  # noqa: F403  one list of models, theirs
     from deql.split import HeldOut, Split, load_split, split_leave_last, split_strong, split_weak
     from deql.tuning import tune
 
@@ -117,10 +90,7 @@ __getattr__, __dir__ = lazy_exports(
         "deql.data.read": ("read_interactions",),
         "deql.data.clean": ("clean",),
         "deql.split": ("HeldOut", "Split", "load_split", "split_leave_last", "split_strong", "split_weak"),
-        "deql.models": (
-            "CustomLinear", "DEQL", "DLAE", "EASE", "EDLAE", "ELSA", "LAE", "LowRankDEQL", "Popularity", "RDLAE",
-            "RLAE", "Recommender", "SLIM", "load",
-        ),
+        "deql.models": models.__all__,
         "deql.impute": ("LinearImputer",),
         "deql.evaluation": ("Evaluation", "evaluate"),
         "deql.evaluation.comparison": ("Comparison", "compare"),

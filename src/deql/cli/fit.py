@@ -20,7 +20,8 @@ from deql.errors import ParameterError, TileFileError
 from deql.evaluation.model_groups import parameters
 from deql.linalg.engines.tile_folder import remove_tiles
 from deql.linalg.planner.choose import as_engine, engine_from
-from deql.models import DEQL, LinearAutoencoder
+from deql.models import DEQL
+from deql.models.linear import LinearAutoencoder
 from deql.split import Split
 from deql.tuning import Space
 from deql.tuning.space import NAMED, with_axes

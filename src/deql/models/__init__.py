@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from deql.models.custom import CustomLinear
     from deql.models.elsa.elsa import ELSA
     from deql.models.family import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE
-    from deql.models.linear import LinearAutoencoder
     from deql.models.loading import load
     from deql.models.lowrank.lowrank import LowRankDEQL
     from deql.models.popularity import Popularity
@@ -26,7 +25,6 @@ __all__ = [
     "RLAE",
     "SLIM",
     "CustomLinear",
-    "LinearAutoencoder",
     "LowRankDEQL",
     "Popularity",
     "Recommender",
@@ -50,7 +48,6 @@ __getattr__, __dir__ = lazy_exports(
     MODEL_HOMES
     | {
         "deql.models.base": ("Recommender",),
-        "deql.models.linear": ("LinearAutoencoder",),
         "deql.models.loading": ("load",),
     },
 )
