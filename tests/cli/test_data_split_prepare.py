@@ -98,7 +98,7 @@ class TestSplit:
             (["--protocol", "sideways"], "sideways"),
             (["--held-out", 1.5], "held_out must be a share between 0 and 1"),
             (["--seed", -1], "seed must be a whole number from 0 up"),
-            (["--k-core", 0], "k_core must be a whole number from 1 up"),
+            (["--k-core", 0], "--k-core must be a whole number from 1 up"),
             (["--k-core", 50], "nothing is left after the step “50-core kept”"),
             (["--user", "who"], "has no column 'who'"),
             (["--time", "when"], "has no column 'when'"),
