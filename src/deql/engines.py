@@ -2,7 +2,7 @@
 
 >>> from deql.engines import Disk
 >>> Disk(memory="4GiB")
-Disk(memory='4GiB', folder=None)
+Disk(memory='4GiB')
 """
 
 from deql.linalg.engines.disk import Disk

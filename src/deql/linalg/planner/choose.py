@@ -100,7 +100,7 @@ def as_engine(engine: str | Engine) -> Engine:
     Examples
     --------
     >>> as_engine("disk")
-    Disk(memory=None, folder=None)
+    Disk()
     """
     if isinstance(engine, Engine):
         return engine
@@ -118,7 +118,7 @@ def engine_from(words: Mapping[str, Any]) -> str | Engine:
     Examples
     --------
     >>> engine_from({"engine": "disk", "memory": "4GiB"}), engine_from({"device": "cuda:1"}), engine_from({})
-    (Disk(memory='4GiB', folder=None), Torch(device='cuda:1', arithmetic=None), 'auto')
+    (Disk(memory='4GiB'), Torch(device='cuda:1'), 'auto')
     """
     given = {name: value for name, value in words.items() if value is not None}
     name = given.pop("engine", "auto")
@@ -166,7 +166,7 @@ def choose_engine(data: Any, *, engine: str | Engine = "auto", dtype: str = "flo
     Examples
     --------
     >>> choose_engine(1000)
-    Memory(memory=None)
+    Memory()
     """
     asked = as_engine(engine)
     asked.check(dtype)
