@@ -25,7 +25,7 @@ from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import contributions
-from deql.ranking.prefetch import LINE, prefetch
+from deql.ranking.prefetch import LINE
 
 __all__ = ["QuantisedRows"]
 
@@ -251,12 +251,6 @@ def _round(numbers, factor, out):  # type: ignore[no-untyped-def]
         out[c] = np.int8(np.int32(np.rint(numbers[c] * factor)))
 
 
-@njit(cache=True, nogil=True)
-def _fetch(row, low, high):  # type: ignore[no-untyped-def]
-    for c in range(low, min(high, len(row)), LINE):
-        prefetch(row, c)  # type: ignore[call-arg]
-
-
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def _add(x, y, z, w, a, b, d, e, sums):  # type: ignore[no-untyped-def]
     for c in range(STRIP):
@@ -273,11 +267,6 @@ def _sum_rows(codes, steps, rows, weights, sums, errors):  # type: ignore[no-unt
     for low in range(0, padded, _CHUNK):
         high = min(low + _CHUNK, padded)
         for p in range(0, count, _AT_ONCE):
-            for q in range(p + _AT_ONCE, p + 2 * _AT_ONCE):
-                if q < count:
-                    _fetch(codes[rows[q]], low, high)
-                else:
-                    _fetch(codes[rows[q - count]], high, high + _CHUNK)
             i, j, k, m = rows[p], rows[p + 1], rows[p + 2], rows[p + 3]
             for start in range(low, high, STRIP):
                 strip, end = start // STRIP, start + STRIP
