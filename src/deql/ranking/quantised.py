@@ -260,7 +260,7 @@ def _add(x, y, z, w, a, b, d, e, sums):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _sum_rows(codes, steps, rows, weights, sums, errors):  # type: ignore[no-untyped-def]
     # sums[c] = Σ_p weights[p]·row[c], and for each strip Σ_p |weights[p]|·step. The number of rows is a multiple
-    # of _AT_ONCE; the next ones are on their way into cache meanwhile.
+    # of _AT_ONCE.
     sums[:] = 0.0
     errors[:] = 0.0
     count, padded = len(rows), len(sums)
@@ -280,7 +280,7 @@ def _sum_rows(codes, steps, rows, weights, sums, errors):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def _weigh(history, values, roots):  # type: ignore[no-untyped-def]
+def _row_weights(history, values, roots):  # type: ignore[no-untyped-def]
     # What each row counts, filled up with rows that count nothing. All together count 1 (see _share).
     filled = -(-len(history) // _AT_ONCE) * _AT_ONCE
     rows, weights = np.full(filled, history[0], np.int64), np.zeros(filled, np.float32)
@@ -377,7 +377,7 @@ def _rank_users(  # type: ignore[no-untyped-def]
         history, given = indices[indptr[u] : indptr[u + 1]], values[indptr[u] : indptr[u + 1]]
         if len(history) == 0:
             continue
-        rows, weights = _weigh(history, given, roots)
+        rows, weights = _row_weights(history, given, roots)
         _sum_rows(codes, steps, rows, weights, sums, errors)
         errors *= _share(len(history))
         sums[history] = np.nan
