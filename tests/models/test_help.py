@@ -10,7 +10,7 @@ import deql
 from deql import models
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.requirements import Need
+from deql.linalg.engines.requirements import Requirement
 
 MODELS = sorted(models.MODEL_NAMES)
 
@@ -43,8 +43,8 @@ def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings):
     class Borrowed(Engine):
         name = "borrowed"
 
-        def need(self, task, there):
-            return Need(self.name, task.packed)
+        def requirement(self, size, resources):
+            return Requirement(self.name, size.packed)
 
         def solve(self, problem, stage):
             solved = Memory().solve(problem, stage)

@@ -16,7 +16,7 @@ from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.tile_folder import has_checkpoint
-from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from
+from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from_config
 from deql.models.linear import LinearAutoencoder
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
@@ -73,7 +73,7 @@ class EngineOptions:
 
     def planned(self, interactions: Interactions, dtype: str | None, tiles: Path) -> dict[str, Any]:
         """Arguments of a plan."""
-        engine = as_engine(engine_from(self.parameters())).name
+        engine = as_engine(engine_from_config(self.parameters())).name
         named = {"data": interactions, "engine": engine, "memory": self.memory, "folder": tiles, "device": self.device}
         return named | ({"dtype": dtype} if dtype else {})
 

@@ -11,7 +11,7 @@ from deql.errors import DeqlError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics, evaluate
 from deql.linalg.engines.engine import Engine
-from deql.models.base import NOT_IN_WORDS, Recommender
+from deql.models.base import NOT_SERIALISED, Recommender
 from deql.split import HeldOut
 
 __all__ = ["Tell", "describe", "fit_and_evaluate", "name_models", "parameters", "sharing", "unique_names"]
@@ -30,7 +30,7 @@ def parameters(model: Recommender) -> dict[str, Any]:
     """
     values = {field.name: getattr(model, field.name) for field in _fields(model)}
     if isinstance(values.get("engine"), Engine):
-        values |= values["engine"].words
+        values |= values["engine"].config
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
 
 
@@ -171,5 +171,5 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
 
 
 def _fields(model: Recommender) -> list[dataclasses.Field[Any]]:
-    shown = [field for field in dataclasses.fields(model) if field.name not in NOT_IN_WORDS]
+    shown = [field for field in dataclasses.fields(model) if field.name not in NOT_SERIALISED]
     return sorted(shown, key=lambda field: bool(field.kw_only))

@@ -26,12 +26,12 @@ from deql.io.model_file import ModelRecord
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import NO_ITEM, Histories, History, Recommendations, allowed_items, encode_histories
 
-__all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
+__all__ = ["NOT_SERIALISED", "OF_THE_MACHINE", "Recommender"]
 
 OF_THE_MACHINE = frozenset({"progress", "device"})
 """Parameters that say how a model is computed here, and nothing of the model."""
 
-NOT_IN_WORDS = OF_THE_MACHINE | {"W"}
+NOT_SERIALISED = OF_THE_MACHINE | {"W"}
 """Those, and what only Python can hand over: neither is part of a model's description."""
 
 
@@ -124,14 +124,14 @@ class Recommender(ABC):
 
     __repr__ = short_repr
 
-    def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Those hyper-parameters that describe the model, as plain values; what is None is as it is by default."""
-        return {name: value for name, value in params.items() if name not in NOT_IN_WORDS and value is not None}
+    def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Serialise the hyper-parameters that describe the model, as plain values; None stands for a default."""
+        return {name: value for name, value in params.items() if name not in NOT_SERIALISED and value is not None}
 
     @classmethod
-    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
-        """Hyper-parameters from what :meth:`_in_words` gave, or gave in an earlier version."""
-        return words
+    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """Hyper-parameters from what :meth:`_to_config` serialised, in this version or an earlier one."""
+        return config
 
     def set_params(self, **params: Any) -> Self:
         """Change hyper-parameters; takes effect at the next ``fit``."""
@@ -329,13 +329,13 @@ class Recommender(ABC):
         arrays, facts = self._state()
         # Without the parameters that are as by default: older versions, which may not know them, can read the file.
         return ModelRecord(
-            type(self).__name__, self._in_words(self.fitted_params_), self.items_, self.titles_, arrays, facts
+            type(self).__name__, self._to_config(self.fitted_params_), self.items_, self.titles_, arrays, facts
         )
 
     @classmethod
     def _from_record(cls, record: ModelRecord) -> Self:
         """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
-        model = cls(**cls._from_words({**record.parameters}))
+        model = cls(**cls._from_config({**record.parameters}))
         model.items_, model.titles_ = record.items, record.titles
         model._restore(record.arrays, record.facts)
         model.fitted_params_ = model.get_params()

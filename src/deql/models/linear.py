@@ -24,7 +24,7 @@ from deql.io import model_file
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.planner.choose import as_engine, engine_from
+from deql.linalg.planner.choose import as_engine, engine_from_config
 from deql.linalg.solve import solve
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
@@ -115,17 +115,17 @@ class LinearAutoencoder(Recommender):
         fitted = type(self)(**self.fitted_params_)
         return paper_l2(fitted._ridge, fitted._dropped, fitted._kept_weight)
 
-    def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._in_words(params) | as_engine(params["engine"]).words
+    def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._to_config(params) | as_engine(params["engine"]).config
 
     @classmethod
-    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         # An arithmetic was called a precision in files of version 0.1.
         how = {
-            "engine": words.pop("engine", "auto"),
-            "arithmetic": words.pop("precision", words.pop("arithmetic", None)),
+            "engine": config.pop("engine", "auto"),
+            "arithmetic": config.pop("precision", config.pop("arithmetic", None)),
         }
-        return words | {"engine": engine_from(how)}
+        return config | {"engine": engine_from_config(how)}
 
     def _check_parameters(self) -> None:
         check_range("l2", getattr(self, "l2", 0.0), 0.0, np.inf)

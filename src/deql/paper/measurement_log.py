@@ -25,7 +25,7 @@ from deql.paper.hyperparameters import Choice
 from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS
 
-__all__ = ["MeasurementLog", "Record", "hyper_parameters", "this_machine", "threads_in_words"]
+__all__ = ["MeasurementLog", "Record", "describe_threads", "hyper_parameters", "this_machine"]
 
 Record = dict[str, Any]
 
@@ -33,7 +33,7 @@ Record = dict[str, Any]
 @cache
 def this_machine() -> str:
     """Threads and memory, a GPU if there is one, and versions, in words."""
-    names = [f"{threads_in_words()} ({platform.machine()})"]
+    names = [f"{describe_threads()} ({platform.machine()})"]
     if hasattr(os, "sysconf"):
         names.append(f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB")
     torch = sys.modules.get("torch")  # it takes a second to import, and whoever computes with it has done so
@@ -42,7 +42,7 @@ def this_machine() -> str:
     return ", ".join([*names, f"Python {platform.python_version()}", f"deql {deql.__version__}"])
 
 
-def threads_in_words() -> str:
+def describe_threads() -> str:
     """How many threads compute."""
     return "1 thread" if thread_count() == 1 else f"{thread_count()} threads"
 
@@ -55,7 +55,7 @@ def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
     >>> hyper_parameters(deql.EASE(80.0, engine="memory"))
     {'model': 'EASE', 'user_power': 0.0, 'popularity_power': 0.0, 'dtype': 'float32', 'l2': 80.0}
     """
-    arithmetic = as_engine(model.engine).words.get("arithmetic")
+    arithmetic = as_engine(model.engine).config.get("arithmetic")
     own = {name: value for name, value in model.get_params().items() if name not in OF_THE_MACHINE | {"engine"}}
     # Journals have called it so from the beginning.
     return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})

@@ -16,7 +16,7 @@ from deql.tuning.space import PARAMETERS, Point, Space
 from deql.tuning.tuning_result import Tuning
 from deql.tuning.tuning_summary import best_by_point, edges, is_between_values, leaderboard_grid
 
-__all__ = ["rank_correlation", "space_in_words", "tuning_page"]
+__all__ = ["describe_space", "rank_correlation", "tuning_page"]
 
 _ROWS = 20
 _MOST_POWERS = 4
@@ -42,7 +42,7 @@ def _facts(tuning: Tuning) -> dict[str, str]:
     direction = "lower" if lower_is_better(tuning.metric) else "higher"
     return {
         "Chosen by": f"{tuning.metric} ({direction} is better) of {tuning.judged:,} users: {tuning.how}",
-        "Space": space_in_words(tuning.space),
+        "Space": describe_space(tuning.space),
         "Measured": measured,
         "State": _state(tuning),
     }
@@ -54,12 +54,12 @@ def _state(tuning: Tuning) -> str:
     return "ended by its budget" if tuning.left_out else "complete"
 
 
-def space_in_words(space: Space) -> str:
+def describe_space(space: Space) -> str:
     """The values of each parameter in a line.
 
     Examples
     --------
-    >>> space_in_words(Space(dropout=(0.0, 0.5), b=(0.0, 1.0)))
+    >>> describe_space(Space(dropout=(0.0, 0.5), b=(0.0, 1.0)))
     'l2 around the mean diagonal of the Gram matrix; dropout 0, 0.5; user_power 0; b 0, 1; popularity_power 0'
     """
     values = {name: getattr(space, name) for name in PARAMETERS}

@@ -122,7 +122,7 @@ def _copy(source: int, path: Path) -> int:
     size = os.fstat(source).st_size
     with contextlib.suppress(OSError):  # most file systems cannot
         return _filled(_nameless(path.resolve().parent), lambda copy: _share_blocks(source, copy))
-    if fits(size):  # a disk may take a minute for what memory does in two seconds
+    if may_take(size):  # a disk may take a minute for what memory does in two seconds
 
         def fill_memory(copy: int) -> None:
             _copy_bytes(source, copy, size)
@@ -226,7 +226,7 @@ def share_rows(model: Recommender) -> int | None:
     if not isinstance(model, LinearAutoencoder) or model.quantised_rows_ is not None:
         return None
     size = QuantisedRows.size(model.precision_.n)
-    if not fits(size):
+    if not may_take(size):
         log("rows_left_out", logging.WARNING, reason="too little memory: lists take longer", bytes=size)
         return None
     file = in_memory("rows", size)
@@ -251,7 +251,7 @@ def attach_rows(model: Recommender, file: int) -> None:
     model.quantised_rows_ = QuantisedRows.from_buffer(model.precision_, mapped)
 
 
-def fits(size: int) -> bool:
+def may_take(size: int) -> bool:
     """Whether so many bytes may be taken: at most half of what is free, so that the next model fits beside this one."""
     return size <= free_memory() // 2
 

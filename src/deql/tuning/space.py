@@ -14,7 +14,8 @@ from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
 __all__ = [
-    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "as_space", "in_words", "ridges_around", "with_axes",
+    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "as_space", "format_parameters", "ridges_around",
+    "with_axes",
 ]  # fmt: skip
 
 RuleParameters = dict[str, float]
@@ -40,12 +41,12 @@ PARAMETERS = (*Point._fields, "b", "xi", "popularity_power")
 """All that a search chooses."""
 
 
-def in_words(values: Mapping[str, float]) -> str:
+def format_parameters(values: Mapping[str, float]) -> str:
     """Parameters as people type them.
 
     Examples
     --------
-    >>> in_words(Point(10.0, 0.5, 0.0)._asdict())
+    >>> format_parameters(Point(10.0, 0.5, 0.0)._asdict())
     'l2=10 dropout=0.5 user_power=0'
     """
     return " ".join(f"{name}={value:g}" for name, value in values.items())

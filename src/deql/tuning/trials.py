@@ -14,7 +14,7 @@ import numpy as np
 from deql.errors import DeqlError, JournalError, ParameterError
 from deql.io.journal import Journal
 from deql.metrics import lower_is_better
-from deql.tuning.space import Point, RuleParameters, in_words
+from deql.tuning.space import Point, RuleParameters, format_parameters
 from deql.tuning.trainer import Trainer
 
 __all__ = ["Budget", "Trial", "TrialStore"]
@@ -213,12 +213,12 @@ class TrialStore:
         """A trial in words, and how far the search is."""
         done, name = len(self.trials), self.metrics[0]
         place = f"{done} of {self.planned}" if self.planned else str(done)
-        where = in_words(trial.point._asdict())
+        where = format_parameters(trial.point._asdict())
         if trial.failure is not None:
             return f"{place}: {where}: no model, {trial.failure}"
         rule = self.best_rule(trial)
         best = self._sign * max(self._worth(one) for one in self.trials.values())
-        words = f"{trial.values[name][rule]:.4f} at {in_words(self.rules[rule])}"
+        words = f"{trial.values[name][rule]:.4f} at {format_parameters(self.rules[rule])}"
         line = f"{place}: {where}: {name} {words} (best so far {best:.4f})"
         left = (self.planned or done) - done
         if left > 0:

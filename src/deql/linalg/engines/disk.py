@@ -18,7 +18,7 @@ from deql.io.container import digest
 from deql.linalg.engines.disk_tiles import DiskTiles
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Blas
-from deql.linalg.engines.requirements import INTERPRETER, Need, Task, lacking
+from deql.linalg.engines.requirements import INTERPRETER, ProblemSize, Requirement, lacking
 from deql.linalg.engines.resources import Resources
 from deql.linalg.engines.tile_file import BUFFERS
 from deql.linalg.engines.tile_folder import Scratch, TileFolder, as_path, has_checkpoint, scratch_folder
@@ -77,29 +77,33 @@ class Disk(Engine):
         begun = self.folder is not None and has_checkpoint(self.folder)
         return free_memory() if begun else free_memory() // 2
 
-    def need(self, task: Task, there: Resources) -> Need:
-        n, dtype, why = task.n, task.dtype, None
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
+        n, dtype, why = size.n, size.dtype, None
         least = least_budget(n, dtype)
-        budget = there.memory // 2 if self.memory is None else parse_bytes(self.memory)
-        pivot = widest_pivot(n, task.tile, dtype, max(budget, least))
-        more, disk = working_memory(n, task.tile, dtype, pivot) + task.work, disk_needed(n, dtype)
+        budget = resources.memory // 2 if self.memory is None else parse_bytes(self.memory)
+        pivot = widest_pivot(n, size.tile, dtype, max(budget, least))
+        more, disk = working_memory(n, size.tile, dtype, pivot) + size.work, disk_needed(n, dtype)
         if os.name != "posix":
             why = "it needs Linux or macOS"
-        elif there.unreachable:
-            why = there.unreachable
-        elif not there.writable:
-            why = f"{there.folder} may not be written to: name another folder"
-        elif not there.on_disk and more + disk > there.memory:
-            why = f"{there.folder} lies in memory itself: name a folder on a disk"
-        elif task.matrices > 1:
+        elif resources.unreachable:
+            why = resources.unreachable
+        elif not resources.writable:
+            why = f"{resources.folder} may not be written to: name another folder"
+        elif not resources.on_disk and more + disk > resources.memory:
+            why = f"{resources.folder} lies in memory itself: name a folder on a disk"
+        elif size.matrices > 1:
             why = "it keeps one matrix, and here a Gram matrix is inverted more than once"
         elif budget < least:
             half = "half of what is free is" if self.memory is None else "was given"
             why = f"it needs memory of at least {-(-least // 2**20):,} MiB, and {half} {show_bytes(budget)}"
         too_large = why is None
-        why = why or lacking("memory", more, there.memory) or lacking(f"disk in {there.folder}", disk, there.disk)
-        peak = more + task.stored + INTERPRETER
-        return Need(self.name, peak, disk, passes=-(-n // pivot), why_not=why, too_large=too_large)
+        why = (
+            why
+            or lacking("memory", more, resources.memory)
+            or lacking(f"disk in {resources.folder}", disk, resources.disk)
+        )
+        peak = more + size.stored + INTERPRETER
+        return Requirement(self.name, peak, disk, passes=-(-n // pivot), why_not=why, too_large=too_large)
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
         fingerprint = "" if self.folder is None else _fingerprint(problem)

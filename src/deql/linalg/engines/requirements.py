@@ -12,15 +12,15 @@ from deql.errors import DataError
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
 
-__all__ = ["INTERPRETER", "Need", "Task", "lacking", "task_of"]
+__all__ = ["INTERPRETER", "ProblemSize", "Requirement", "lacking", "problem_size"]
 
 INTERPRETER = 192 * 2**20
 """Python and the packages that a fit loads, before any data."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is to be fitted, as far as time and memory go.
+class ProblemSize:
+    """How large a fit is: what its time and memory depend on.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Need:
+class Requirement:
     """What one engine needs, and why it cannot have it.
 
     Attributes
@@ -102,18 +102,18 @@ class Need:
     seconds: float | None = None
 
 
-def task_of(data: Any, dtype: str) -> Task:
+def problem_size(data: Any, dtype: str) -> ProblemSize:
     """What is known of the data: interactions, a matrix, a split (its training part), or a number of items.
 
     Examples
     --------
-    >>> task_of(38_048, "float32").packed / 2**30 < 2.8
+    >>> problem_size(38_048, "float32").packed / 2**30 < 2.8
     True
     """
     if isinstance(data, int | np.integer) and not isinstance(data, bool):
         if data < 1:
             raise DataError(f"the number of items must be at least 1, got {data}")
-        return Task(int(data), dtype)
+        return ProblemSize(int(data), dtype)
     from scipy.sparse import csr_array
 
     data = getattr(data, "train", data)
@@ -128,7 +128,7 @@ def task_of(data: Any, dtype: str) -> Task:
         )
     if not matrix.shape[1]:
         raise DataError("there are no items to plan for")
-    return Task(matrix.shape[1], dtype, matrix)
+    return ProblemSize(matrix.shape[1], dtype, matrix)
 
 
 def lacking(what: str, needed: int, free: int) -> str | None:

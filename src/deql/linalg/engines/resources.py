@@ -1,4 +1,4 @@
-"""What is there to fit with: memory, disk and devices."""
+"""The resources of this machine: memory, disk and devices."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def find_resources(
     for tile in tiles:
         with suppress(OSError):  # another process may be removing them
             held += tile.stat().st_blocks * 512
-    there = next(above for above in (place, *place.parents) if above.is_dir())
+    nearest = next(above for above in (place, *place.parents) if above.is_dir())
     return Resources(
         free_memory(),
-        shutil.disk_usage(there).free + held,
-        there,
-        not resident_file_system(there),
-        os.access(there, os.W_OK | os.X_OK),
+        shutil.disk_usage(nearest).free + held,
+        nearest,
+        not resident_file_system(nearest),
+        os.access(nearest, os.W_OK | os.X_OK),
         unreachable,
         importlib.util.find_spec("torch") is not None,
         cuda_device(device) if devices else (),

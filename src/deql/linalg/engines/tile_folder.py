@@ -327,11 +327,11 @@ def check_room(path: Path, size: int) -> None:
     --------
     >>> check_room(scratch_folder(), 1)
     """
-    there = sum((path / name).stat().st_blocks * 512 for name in _TILES if (path / name).exists())
+    held = sum((path / name).stat().st_blocks * 512 for name in _TILES if (path / name).exists())
     free = shutil.disk_usage(path).free
-    if free < size - there:
+    if free < size - held:
         raise TileFileError(
-            f"the tiles take {_gib(size - there)} in {path}, where {_gib(free)} are free: "
+            f"the tiles take {_gib(size - held)} in {path}, where {_gib(free)} are free: "
             "make room, or name a folder on another disk"
         )
 

@@ -18,7 +18,7 @@ from deql.linalg.packed import PackedSymmetric
 from deql.linalg.sweep import sweep
 from deql.linalg.tiling import DEVICE_SLICE, WIDEST_PIVOT, device_memory, device_panels
 
-__all__ = ["default_arithmetic", "fits", "invert_on_device", "invert_through_device"]
+__all__ = ["default_arithmetic", "fits_on_device", "invert_on_device", "invert_through_device"]
 
 _LARGE_RANGE = 2.0**16
 """Between diagonal entries: float16 has full precision over 18 powers of two."""
@@ -40,12 +40,12 @@ def default_arithmetic(dtype: str, device: torch.device) -> str:
     return "fp16x3" if torch.cuda.get_device_capability(device) in ((8, 0), (9, 0), (10, 0), (10, 3)) else "float32"
 
 
-def fits(n: int, dtype: str, device: torch.device) -> bool:
+def fits_on_device(n: int, dtype: str, device: torch.device) -> bool:
     """Whether a device has room for the Gram matrix of n items and its inverse.
 
     Examples
     --------
-    >>> fits(100, "float32", torch.device("cpu"))
+    >>> fits_on_device(100, "float32", torch.device("cpu"))
     True
     """
     return device.type != "cuda" or device_memory(n, dtype) <= free_bytes(device)

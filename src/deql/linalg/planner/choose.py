@@ -15,20 +15,20 @@ from deql.errors import DeviceError, ParameterError, Setting
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.requirements import Need, Task, task_of
+from deql.linalg.engines.requirements import ProblemSize, Requirement, problem_size
 from deql.linalg.engines.resources import Resources, find_resources
 from deql.linalg.engines.torch_engine import Torch
-from deql.linalg.planner.advice import refusal
+from deql.linalg.planner.advice import engine_error
 
 __all__ = [
     "ENGINES",
-    "ENGINE_WORDS",
+    "ENGINE_KEYS",
     "Auto",
     "as_engine",
-    "candidates",
+    "candidate_engines",
     "choose",
     "choose_engine",
-    "engine_from",
+    "engine_from_config",
     "worth_a_device",
 ]
 
@@ -67,11 +67,11 @@ class Auto(Engine):
     name = "auto"
 
     def __post_init__(self) -> None:
-        candidates(self)  # which check what they are given
+        candidate_engines(self)  # which check what they are given
 
-    def need(self, task: Task, there: Resources) -> Need:
-        engine = choose(self, candidates(self), task, there)
-        return engine.need(task, there)
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
+        engine = choose(self, candidate_engines(self), size, resources)
+        return engine.requirement(size, resources)
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
         engine = choose_engine(problem.matrix, engine=self, dtype=problem.dtype)
@@ -90,8 +90,8 @@ class Auto(Engine):
 ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (Auto, Memory, Disk, Torch)}
 
 
-ENGINE_WORDS = frozenset({"engine", "memory", "folder", "device", "arithmetic"})
-"""How options and journals spell an engine: its name, and its parameters beside it."""
+ENGINE_KEYS = frozenset({"engine", "memory", "folder", "device", "arithmetic"})
+"""Keys of a serialised engine, in options and journals: its name, and its parameters beside it."""
 
 
 def as_engine(engine: str | Engine) -> Engine:
@@ -106,21 +106,28 @@ def as_engine(engine: str | Engine) -> Engine:
         return engine
     if not isinstance(engine, str) or engine not in ENGINES:
         *most, last = map(repr, ENGINES)
-        raise ParameterError(f"engine must be {', '.join(most)} or {last}, got {engine!r}", parameter="engine")
+        got = f"the class {engine.__name__}" if isinstance(engine, type) else repr(engine)
+        raise ParameterError(
+            f"engine must be {', '.join(most)} or {last}, got {got}: "
+            "say one of these, or an object of deql.engines, such as deql.engines.Disk(memory='4GiB')",
+            parameter="engine",
+        )
     return ENGINES[engine]()
 
 
-def engine_from(words: Mapping[str, Any]) -> str | Engine:
-    """An engine as options, a model file or a journal spell it: its name and, apart from that, its parameters.
+def engine_from_config(config: Mapping[str, Any]) -> str | Engine:
+    """An engine that was serialised, by options, a model file or a journal: its name and its parameters beside it.
 
     Who names a device or an arithmetic, and no engine, wants the one that has them.
 
     Examples
     --------
-    >>> engine_from({"engine": "disk", "memory": "4GiB"}), engine_from({"device": "cuda:1"}), engine_from({})
-    (Disk(memory='4GiB'), Torch(device='cuda:1'), 'auto')
+    >>> engine_from_config({"engine": "disk", "memory": "4GiB"}), engine_from_config({"device": "cuda:1"})
+    (Disk(memory='4GiB'), Torch(device='cuda:1'))
+    >>> engine_from_config({})
+    'auto'
     """
-    given = {name: value for name, value in words.items() if value is not None}
+    given = {name: value for name, value in config.items() if value is not None}
     name = given.pop("engine", "auto")
     if not given:
         return str(name)
@@ -136,7 +143,7 @@ def engine_from(words: Mapping[str, Any]) -> str | Engine:
     return kind(**given)
 
 
-def candidates(engine: Engine) -> dict[str, Engine]:
+def candidate_engines(engine: Engine) -> dict[str, Engine]:
     """The engine itself and all that could be taken instead, as ``engine="auto"`` prefers them."""
     memory, folder, device = (getattr(engine, name, None) for name in ("memory", "folder", "device"))
     several: tuple[Engine, ...] = (Torch(device), Memory(memory), Disk(memory, folder))
@@ -168,25 +175,27 @@ def choose_engine(data: Any, *, engine: str | Engine = "auto", dtype: str = "flo
     >>> choose_engine(1000)
     Memory()
     """
-    asked = as_engine(engine)
-    asked.check(dtype)
-    task = replace(task_of(data, dtype), matrices=matrices)
-    if task.n <= _SMALL and isinstance(asked, Auto | Memory) and asked.memory is None:
+    requested = as_engine(engine)
+    requested.check(dtype)
+    size = replace(problem_size(data, dtype), matrices=matrices)
+    if size.n <= _SMALL and isinstance(requested, Auto | Memory) and requested.memory is None:
         return Memory()
-    wants_device = isinstance(asked, Torch) or (isinstance(asked, Auto) and worth_a_device(task.n, asked.device))
-    folder, device = getattr(asked, "folder", None), getattr(asked, "device", None)
-    there = find_resources(folder, devices=wants_device, device=device)
-    return choose(asked, candidates(asked), task, there)
+    wants_device = isinstance(requested, Torch) or (
+        isinstance(requested, Auto) and worth_a_device(size.n, requested.device)
+    )
+    folder, device = getattr(requested, "folder", None), getattr(requested, "device", None)
+    resources = find_resources(folder, devices=wants_device, device=device)
+    return choose(requested, candidate_engines(requested), size, resources)
 
 
-def choose(asked: Engine, among: Mapping[str, Engine], task: Task, there: Resources) -> Engine:
-    """The engine asked for, or the first that fits; else an error that says what would do."""
-    for engine in among.values():
-        worth = not isinstance(engine, Torch) or worth_a_device(task.n, engine.device)
-        eligible = engine.name == asked.name or (isinstance(asked, Auto) and worth)
-        if eligible and engine.need(task, there).why_not is None:
+def choose(requested: Engine, candidates: Mapping[str, Engine], size: ProblemSize, resources: Resources) -> Engine:
+    """The engine requested, or the first that fits; else an error that says what would do."""
+    for engine in candidates.values():
+        worth = not isinstance(engine, Torch) or worth_a_device(size.n, engine.device)
+        eligible = engine.name == requested.name or (isinstance(requested, Auto) and worth)
+        if eligible and engine.requirement(size, resources).why_not is None:
             return engine
-    raise refusal(asked.name, among, task, there)
+    raise engine_error(requested.name, candidates, size, resources)
 
 
 def worth_a_device(n: int, device: str | None) -> bool:

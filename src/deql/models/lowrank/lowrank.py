@@ -157,10 +157,10 @@ class LowRankDEQL(FactoredAutoencoder):
         self._keep(found.basis, found.image / found.image.dtype.type(1.0 - self.dropout))
 
     @classmethod
-    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         # In files of version 0.1 the solver was called an engine, and there was a b, which could only be 1.
-        words.pop("b", None)
-        return words if "engine" not in words else words | {"solver": words.pop("engine")}
+        config.pop("b", None)
+        return config if "engine" not in config else config | {"solver": config.pop("engine")}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
