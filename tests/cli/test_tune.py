@@ -108,7 +108,7 @@ class TestTune:
         assert paper["space"]["b"] == [0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]
         assert (paper["space"]["l2"], paper["space"]["dropout"]) == ([10], [0.2])
 
-    def test_a_budget_and_no_first_looks(self, capsys, folder, tmp_path):
+    def test_a_budget_and_no_screening(self, capsys, folder, tmp_path):
         command = ["tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick", "--budget"]
         facts = answer(capsys, *command, 2, "--no-prune")
         assert (facts["inverses"], facts["looks"]) == (2, [])

@@ -113,7 +113,7 @@ def test_rows_that_are_in_the_file_are_not_made_again(tmp_path, model):
     try:
         assert list(copy.files) == ["model"]
         served = load(snapshot.path_of(copy.files["model"]), verify=False)
-        assert served.quantised_rows_ is not None
+        assert served.quantized_rows_ is not None
         assert (
             served.recommend([["tea"]], k=2).scores.tobytes() == load(model).recommend([["tea"]], k=2).scores.tobytes()
         )

@@ -23,9 +23,9 @@ from deql.errors import DeqlError, ParameterError, Setting, reason
 __all__ = ["app", "main", "run"]
 
 COMMANDS = {
-    "demo": "Fit, tune, judge and explain on the bundled data: Debian's package index. No network, no arguments.",
+    "demo": "Fit, tune, evaluate and explain on the bundled data: Debian's package index. No network, no arguments.",
     "fit": "Fit a model on a table of who did what and save it.",
-    "evaluate": "Fit models on a split's training part, or load them, and judge them on the users held out.",
+    "evaluate": "Fit models on a split's training part, or load them, and evaluate them on the users held out.",
     "tune": "Find the best hyper-parameters on validation users, and save the model that has them.",
     "compare": "Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction.",
     "recommend": "Recommend items for a history, or for every user of a table.",

@@ -19,7 +19,7 @@ from deql.data import as_interactions
 from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics
-from deql.evaluation.model_groups import Tell, fit_and_evaluate, name_models, parameters
+from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, name_models, parameters
 from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, wilcoxon
 from deql.metrics import as_names, lower_is_better
@@ -258,7 +258,7 @@ def compare(
     baseline: str | None = None,
     seed: int = 0,
     *,
-    tell: Tell | None = None,
+    tell: LogCallback | None = None,
     **split_options: Any,
 ) -> Comparison:
     """Fit every model on several seeded splits and test which differences are more than chance.
@@ -278,7 +278,7 @@ def compare(
         Name of the model that the others are to beat.
     seed : int, default 0
     tell : callable, optional
-        Called with a line for every fit.
+        The log callback: called with a line for every fit.
     **split_options
         For :func:`~deql.split_strong`, :func:`~deql.split_weak` or :func:`~deql.split_leave_last`.
 
@@ -327,7 +327,7 @@ def compare(
     )  # fmt: skip
 
 
-def _tell_fit(tell: Tell, label: str, names: str) -> None:
+def _tell_fit(tell: LogCallback, label: str, names: str) -> None:
     tell(f"{label}fitting {names}")
 
 

@@ -14,9 +14,10 @@ from deql.linalg.engines.engine import Engine
 from deql.models.base import NOT_SERIALISED, Recommender
 from deql.split import HeldOut
 
-__all__ = ["Tell", "describe", "fit_and_evaluate", "name_models", "parameters", "sharing", "unique_names"]
+__all__ = ["LogCallback", "describe", "fit_and_evaluate", "name_models", "parameters", "sharing", "unique_names"]
 
-Tell = Callable[[str], None]
+LogCallback = Callable[[str], None]
+"""The log callback that functions take as ``tell``: called with a line about what they are doing."""
 
 
 def parameters(model: Recommender) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def fit_and_evaluate(
     train: Interactions,
     target: HeldOut,
     metrics: Sequence[str],
-    tell: Tell | None = None,
+    tell: LogCallback | None = None,
 ) -> dict[str, Evaluation]:
     """Fit copies of the models and evaluate them: one inverse and one pass for all that share P.
 
@@ -115,7 +116,7 @@ def fit_and_evaluate(
     target : HeldOut
     metrics : sequence of str
     tell : callable, optional
-        Called with the names of the models that are being fitted.
+        The log callback: called with the names of the models that are being fitted.
 
     Returns
     -------

@@ -74,7 +74,7 @@ class LinearAutoencoder(Recommender):
         Name of the engine that ran.
     on_device_ : DevicePacked or None
         P once more, on the device that ranks; see :meth:`to`.
-    quantised_rows_ : QuantisedRows or None
+    quantized_rows_ : QuantisedRows or None
         P once more, by rows in 8 bits; see :meth:`quantize_rows`.
     """
 
@@ -202,7 +202,7 @@ class LinearAutoencoder(Recommender):
                 raise NotPositiveDefiniteError((said, *advice), error.indices) from None
         self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
         self.engine_, self.on_device_ = solved.engine, solved.on_device
-        self.quantised_rows_: QuantisedRows | None = None
+        self.quantized_rows_: QuantisedRows | None = None
         self._apply_rule()
 
     def _apply_rule(self) -> None:
@@ -266,7 +266,7 @@ class LinearAutoencoder(Recommender):
 
     def __getstate__(self) -> dict[str, Any]:
         """All but other copies of P: that on a device, which others may not have, and that of rows."""
-        return self.__dict__ | {name: None for name in ("on_device_", "quantised_rows_") if name in self.__dict__}
+        return self.__dict__ | {name: None for name in ("on_device_", "quantized_rows_") if name in self.__dict__}
 
     def to(self, device: str) -> Self:
         """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
@@ -306,7 +306,7 @@ class LinearAutoencoder(Recommender):
         from deql.ranking.quantised import QuantisedRows
 
         self._check_fitted()
-        self.quantised_rows_ = QuantisedRows.fill(self.precision_)
+        self.quantized_rows_ = QuantisedRows.fill(self.precision_)
         return self
 
     def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
@@ -326,7 +326,7 @@ class LinearAutoencoder(Recommender):
         self._check_fitted()
         record = self._as_record()
         if quantized_rows:
-            rows = self.quantised_rows_ or QuantisedRows.fill(self.precision_)
+            rows = self.quantized_rows_ or QuantisedRows.fill(self.precision_)
             # Bytes, which older versions read, too, and pass over.
             record.arrays.update(row_codes=rows.codes.view(np.uint8), row_steps=rows.steps)
         model_file.write(Path(path), record)
@@ -366,12 +366,12 @@ class LinearAutoencoder(Recommender):
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
-        self.on_device_ = self.quantised_rows_ = None
+        self.on_device_ = self.quantized_rows_ = None
         if "row_codes" in arrays:
             from deql.ranking.quantised import QuantisedRows
 
             codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
-            self.quantised_rows_ = QuantisedRows(self.precision_, codes, steps)
+            self.quantized_rows_ = QuantisedRows(self.precision_, codes, steps)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
@@ -379,7 +379,7 @@ class LinearAutoencoder(Recommender):
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
             k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
-            rows=self.quantised_rows_, report=report,
+            rows=self.quantized_rows_, report=report,
         )  # fmt: skip
 
     def _rank_group(
@@ -431,7 +431,7 @@ _FROM_FIT = (
     "residual_",
     "engine_",
     "on_device_",
-    "quantised_rows_",
+    "quantized_rows_",
     "items_",
     "titles_",
     "item_counts_",

@@ -16,7 +16,7 @@ import deql
 from deql._system.strict_json import as_json
 from deql._system.threads import thread_count
 from deql.errors import InaccurateInverseError, JournalError, NotPositiveDefiniteError
-from deql.evaluation.model_groups import Tell, fit_and_evaluate, sharing
+from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, sharing
 from deql.io.journal import Journal
 from deql.linalg.planner.choose import as_engine
 from deql.models.base import OF_THE_MACHINE
@@ -72,14 +72,14 @@ class MeasurementLog:
     machine : dict
         Parameters for every model that say how it is computed: engine, device, …
     tell : callable
-        Called with a line for each thing that is being done.
+        The log callback: called with a line for each thing that is being done.
     used : list of dict
         The journal's records that were asked for, in that order.
     """
 
     journal: Journal
     machine: dict[str, Any] = field(default_factory=dict)
-    tell: Tell = lambda text: None
+    tell: LogCallback = lambda text: None
     used: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -163,7 +163,7 @@ def _evaluate(models: Mapping[str, LinearAutoencoder], dataset: PaperDataset) ->
 
 
 def _is_whole(record: Record) -> bool:
-    """Whether a record is one of :meth:`MeasurementLog.append`'s, and for a judged model has all that tables show."""
+    """Whether a record is one of :meth:`MeasurementLog.append`'s, and has all that tables show of a model."""
     kinds = {"key": dict, "found": dict, "when": str, "machine": str, "seconds": int | float}
     if not all(isinstance(record.get(name), kind) for name, kind in kinds.items()):
         return False

@@ -86,7 +86,7 @@ def _log_section(log: MeasurementLog) -> Section:
         when = record["when"].replace("T", " ").removesuffix("+00:00")
         names = [when, record["step"], " ".join(what).strip(), record["machine"]]
         rows.append((names, [Cell(f"{record['seconds']:.1f}")]))
-    together = "Models that share an inverse are fitted and judged together: each then has the seconds of all."
+    together = "Models that share an inverse are fitted and evaluated together: each then has the seconds of all."
     told = [together] if any(record["step"] == "judged" for record in log.used) else []
     return Section("Log", told, [Grid("", ["when (UTC)", "step", "what", "where", "seconds"], rows)])
 

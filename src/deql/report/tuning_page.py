@@ -38,7 +38,7 @@ def _facts(tuning: Tuning) -> dict[str, str]:
     if tuning.points is not None and tuning.points > tuning.inverses:
         measured += f"; the space has {tuning.points:,} points"
     if tuning.looks.height:
-        measured += f"; before that a first look at {tuning.looks.height:,} points on a sample of the items"
+        measured += f"; before that a screening of {tuning.looks.height:,} points on a sample of the items"
     direction = "lower" if lower_is_better(tuning.metric) else "higher"
     return {
         "Chosen by": f"{tuning.metric} ({direction} is better) of {tuning.judged:,} users: {tuning.how}",
@@ -122,10 +122,10 @@ def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: 
 
 
 def _looked_at(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
-    """All points of the winner's user_power by their first looks: what lies around those that were measured."""
+    """All points of the winner's user_power by their screening: what lies around those that were measured."""
     power, winner = tuning.best["user_power"], Point.of(tuning.best)
     star = (winner.l2, looks[winner]) if winner in looks else None
-    title = f"First looks: {tuning.metric} by l2 and dropout, user_power {power:g}"
+    title = f"Screening: {tuning.metric} by l2 and dropout, user_power {power:g}"
     labels = Labels("interaction-looks", title, "l2", f"{tuning.metric}, on a sample")
     lines, limits = _by_dropout(looks, power, dropouts, "l2"), (min(looks.values()), max(looks.values()))
     drawn = plots.interaction(labels, lines, star, limits, log=True)
@@ -162,7 +162,7 @@ def _strengths(tuning: Tuning, best: Mapping[Point, float]) -> Figure:
 
 
 def _looks(tuning: Tuning) -> list[Figure]:
-    """First looks against full measurements, for points that have both."""
+    """Screening against full measurements, for points that have both."""
     if not tuning.looks.height:
         return []
     best, looks = best_by_point(tuning), _looks_by_point(tuning)
@@ -172,7 +172,7 @@ def _looks(tuning: Tuning) -> list[Figure]:
     x, y = [looks[point] for point in both], [best[point] for point in both]
     title = f"{tuning.metric} on a sample of the items and on all of them"
     text = (
-        f"First looks against full measurements: {tuning.metric} on a sample of the items and on all of them, at the "
+        f"Screening against full measurements: {tuning.metric} on a sample of the items and on all of them, at the "
         f"{len(both):,} of {len(looks):,} points that have both."
     )
     correlation = rank_correlation(x, y)
@@ -180,9 +180,9 @@ def _looks(tuning: Tuning) -> list[Figure]:
         text += f" Rank correlation: {correlation:.2f}, among the points that were kept."
     winner = next(iter(best))
     if winner in looks:
-        text += f" By first look the winner was number {list(looks).index(winner) + 1:,} of {len(looks):,}."
+        text += f" By screening the winner was number {list(looks).index(winner) + 1:,} of {len(looks):,}."
     star = max(range(len(both)), key=lambda place: both[place] == winner)
-    labels = Labels("looks", title, "first look", "full measurement")
+    labels = Labels("looks", title, "screening", "full measurement")
     return [Figure(plots.agreement(labels, x, y, star), text)]
 
 
@@ -202,7 +202,7 @@ def rank_correlation(x: list[float], y: list[float]) -> float:
 
 
 def _looks_by_point(tuning: Tuning) -> dict[Point, float]:
-    """What each point was worth at its first look, best first."""
+    """What each point was worth when it was screened, best first."""
     return {Point.of(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
 
 
@@ -211,11 +211,11 @@ def _rules(tuning: Tuning) -> str:
 
 
 def _unmeasured(tuning: Tuning, user_power: float | None = None) -> str:
-    """How many points had a first look only."""
+    """How many points were screened only."""
     measured = best_by_point(tuning)
     left = [
         point for point in _looks_by_point(tuning)
         if point not in measured and user_power in (None, point.user_power)
     ]  # fmt: skip
     where = "" if user_power is None else f" with user_power {user_power:g}"
-    return f" Not drawn: {counted(len(left), 'point', 'points')}{where} that had a first look only." if left else ""
+    return f" Not drawn: {counted(len(left), 'point', 'points')}{where}, only screened." if left else ""

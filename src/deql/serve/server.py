@@ -48,6 +48,9 @@ _HUNG_SECONDS = 10
 _CHECK_SECONDS = 0.1
 """Between looks at signals, and at whether a worker ended."""
 
+_MOST_DOUBLINGS = 5
+"""Of that wait, once for every worker that ended before it was ready."""
+
 _PING_SECONDS = 0.5
 
 _CONNECTIONS = "connections"
@@ -178,7 +181,7 @@ class _Supervisor:
                 self._give_up()
             while not self._stopping:
                 self._keep_workers()
-                self._wait(_CHECK_SECONDS * 2 ** min(5, self._failed_starts))
+                self._wait(self._backoff())
             self._end()
         self._share.close()
         if self._share.is_reloading:
@@ -201,6 +204,10 @@ class _Supervisor:
             self._ready(url)
 
     # Workers
+
+    def _backoff(self) -> float:
+        """Seconds until workers are looked at, and started, again: exponential backoff while starts fail."""
+        return float(_CHECK_SECONDS * 2 ** min(_MOST_DOUBLINGS, self._failed_starts))
 
     def _keep_workers(self) -> None:
         before = list(self._manager.processes)

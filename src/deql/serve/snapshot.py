@@ -223,7 +223,7 @@ def share_rows(model: Recommender) -> int | None:
     >>> model.recommend([["y"]], k=1).ids.tolist()
     [['x']]
     """
-    if not isinstance(model, LinearAutoencoder) or model.quantised_rows_ is not None:
+    if not isinstance(model, LinearAutoencoder) or model.quantized_rows_ is not None:
         return None
     size = QuantisedRows.size(model.precision_.n)
     if not may_take(size):
@@ -248,7 +248,7 @@ def attach_rows(model: Recommender, file: int) -> None:
     assert isinstance(model, LinearAutoencoder)
     # Private, as before Linux 6.7 a sealed file cannot be mapped otherwise; what nobody writes is shared all the same.
     mapped = mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
-    model.quantised_rows_ = QuantisedRows.from_buffer(model.precision_, mapped)
+    model.quantized_rows_ = QuantisedRows.from_buffer(model.precision_, mapped)
 
 
 def may_take(size: int) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deql.errors import DeqlError, JournalError, ParameterError
+from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import lower_is_better
 from deql.tuning.space import Point, RuleParameters, format_parameters
@@ -92,7 +93,7 @@ class TrialStore:
     journal : Journal
     budget : Budget
     tell : callable or None
-        Called with a line for each trial.
+        The log callback: called with a line for each trial.
     screened, trials : dict of Point to Trial
         What was measured on the sample, and on the whole data.
     planned : int or None
@@ -107,7 +108,7 @@ class TrialStore:
     metrics: list[str]
     journal: Journal
     budget: Budget
-    tell: Callable[[str], None] | None = None
+    tell: LogCallback | None = None
 
     def __post_init__(self) -> None:
         self.planned: int | None = None

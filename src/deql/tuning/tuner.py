@@ -12,7 +12,7 @@ import numpy as np
 
 from deql._system.checks import check_whole
 from deql.errors import DataError, JournalError, ParameterError
-from deql.evaluation.model_groups import Tell
+from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
@@ -54,7 +54,7 @@ def tune(
     journal: str | os.PathLike[str] | None = None,
     dtype: str = "float32",
     progress: bool = False,
-    tell: Tell | None = None,
+    tell: LogCallback | None = None,
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
@@ -78,7 +78,7 @@ def tune(
     search : {"grid", "optuna"}, default "grid"
         Optuna (extra ``tune``) searches between the values of the space.
     prune : bool, default True
-        Screen each point on a quarter of the items (a first look), and measure only the best quarter of the points.
+        Screen each point on a quarter of the items, and measure only the best quarter of the points.
     seed : int, default 0
         For what is held out here, the sample of items, and Optuna.
     journal : path, optional
@@ -87,7 +87,7 @@ def tune(
     progress : bool, default False
         Show progress bars on standard error.
     tell : callable, optional
-        Called with a line for each point.
+        The log callback: called with a line for each point.
 
     Returns
     -------
@@ -174,4 +174,4 @@ def _screening(data: TuningData, dtype: str, seed: int) -> Trainer | None:
         sample = sample_items(data, _SAMPLE, _SCREENING_USERS, seed)
     except DataError:
         return None
-    return Trainer(sample, dtype, progress=False, weighed_by=data.train.matrix, grams=_SMALL_GRAMS)
+    return Trainer(sample, dtype, progress=False, weights_from=data.train.matrix, grams=_SMALL_GRAMS)

@@ -105,7 +105,7 @@ def sample_items(data: TuningData, share: float, users: int, seed: int) -> Tunin
     seen, held_out = (part.take_items(items) for part in (data.validation.seen, data.validation.held_out))
     usable = np.flatnonzero((np.diff(seen.matrix.indptr) > 0) & (np.diff(held_out.matrix.indptr) > 0))
     if not usable.size:
-        raise DataError("too few items are left to judge on")
+        raise DataError("too few items are left to evaluate on")
     few = np.sort(usable[np.argsort(bits.random_raw(len(usable)), kind="stable")[:users]])
     train = data.train.take_items(items)
     return TuningData(train, HeldOut(seen.take_users(few), held_out.take_users(few)), train, data.how)

@@ -15,14 +15,14 @@ from deql._system.machine import check_fits, free_memory
 from deql._system.progress import Stage, stages
 from deql._system.threads import thread_count
 from deql.data import Interactions, as_interactions
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.models.elsa.training import (
     Epoch,
-    Histories,
+    SparseRows,
     Trained,
     TrainingConfig,
     ValidationNDCG,
-    memory_watched,
     moderate,
     train,
 )
@@ -83,10 +83,9 @@ class ELSA(FactoredAutoencoder):
     Examples
     --------
     >>> import deql
-    >>> from deql.models.elsa.elsa import ELSA
     >>> eaten = ["tea", "jam", "tea", "jam", "egg", "rye", "egg", "rye"]
     >>> data = deql.Interactions.from_pairs(list("aabbccdd"), eaten)
-    >>> model = ELSA(rank=2, epochs=50, device="cpu").fit(data)
+    >>> model = deql.ELSA(rank=2, epochs=50, device="cpu").fit(data)
     >>> model.similar_items("egg", k=1)[0].tolist()
     ['rye']
     """
@@ -115,7 +114,7 @@ class ELSA(FactoredAutoencoder):
             check_whole("patience", self.patience)
         check_whole("seed", self.seed, least=0)
 
-    def fit(self, data: Any, y: None = None, *, validation: HeldOut | None = None) -> Self:
+    def fit(self, data: InteractionsLike, y: None = None, *, validation: HeldOut | None = None) -> Self:
         """Learn from interactions.
 
         Parameters
@@ -168,8 +167,11 @@ class ELSA(FactoredAutoencoder):
         stage: Stage,
         label: str = "Train",
     ) -> Trained:
+        from deql.linalg.engines.torch_packed import memory_watched
+
         _check_memory(data, config, device)
-        with memory_watched(device, data.n_items, config.rank):
+        what = f"{data.n_items:,} items at rank {config.rank:,}"
+        with memory_watched(what, device, "lower rank or batch_size"):
             histories = _on_device(data.matrix, device)
             validate = None if validation is None else self._validator(data, validation, device)
             return train(histories, config, validate, stage(label))
@@ -178,7 +180,7 @@ class ELSA(FactoredAutoencoder):
         sizes = np.diff(validation.held_out.matrix.indptr)
         evaluated = sizes > 0
         if not evaluated.any():
-            raise DataError("no validation user has anything held out, so there is nothing to judge the epochs on")
+            raise DataError("no validation user has anything held out, so there is nothing to evaluate the epochs on")
         index = {item: column for column, item in enumerate(data.items.tolist())}
         seen, held_out = (
             encode_histories(part.take_users(evaluated), index, data.items, strict=False, where=where)
@@ -220,9 +222,9 @@ def _open(name: str | None) -> torch.device:
     return open_device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def _on_device(matrix: csr_array, device: torch.device) -> Histories:
+def _on_device(matrix: csr_array, device: torch.device) -> SparseRows:
     values = moderate(matrix.indptr, matrix.data)
-    return Histories.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
+    return SparseRows.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
 
 
 def _check_memory(data: Interactions, config: TrainingConfig, device: torch.device) -> None:
