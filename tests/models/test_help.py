@@ -1,6 +1,7 @@
 """``help()`` of a model describes every parameter and fitted attribute, those that it shares with others included."""
 
 import importlib.util
+import inspect
 import re
 
 import numpy as np
@@ -37,6 +38,20 @@ def test_every_fitted_attribute(name, asymmetric_ratings):
     fitted = {attribute for attribute in vars(model) if attribute.endswith("_")}
     assert fitted <= set(described(kind, "Attributes"))
     assert {"items_", "item_counts_", "n_users_"} <= fitted
+
+
+@pytest.mark.parametrize("verb", ["fit", "recommend", "explain"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_signature_names_what_it_takes(name, verb):
+    signature = str(inspect.signature(getattr(getattr(models, name), verb)))
+    assert "Any" not in re.findall(r"\w+", signature)
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "compare", "tune", "plan", "read_interactions"])
+def test_a_functions_parameters_are_named_too(verb):
+    for parameter in inspect.signature(getattr(deql, verb)).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            assert "Any" not in re.findall(r"\w+", str(parameter.annotation)), parameter
 
 
 def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings):

@@ -6,30 +6,36 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from scipy.sparse import issparse
 
 from deql._system.progress import stages
-from deql.data.interactions import Interactions
+from deql.data.interactions import Interactions, SparseMatrix
 from deql.data.readers.collect import Collector
 from deql.data.readers.columns import Choice, choose_columns
 from deql.data.readers.files import open_table
 from deql.data.readers.npz import read_matrix
-from deql.data.titles import with_titles
+from deql.data.titles import TitlesLike, with_titles
 from deql.errors import ParameterError
 
-__all__ = ["read_interactions"]
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+
+__all__ = ["TableLike", "read_interactions"]
+
+TableLike: TypeAlias = "str | os.PathLike[str] | SparseMatrix | IntoFrame"
+"""Where interactions are read from: a file or folder, a matrix, or a frame of any library that narwhals knows."""
 
 
 def read_interactions(
-    source: Any,
+    source: TableLike,
     user: Choice = None,
     item: Choice = None,
     weight: Choice = None,
     time: Choice = None,
     *,
-    items: Any = None,
+    items: TitlesLike | None = None,
     min_weight: float | None = None,
     format: str | None = None,
     header: bool | None = None,

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from deql.data.interactions import Interactions
+from deql.data.interactions import Interactions, ItemId
 from deql.data.readers.blocks import Block, blocks
 from deql.data.readers.columns import find_known
 from deql.data.readers.delimited import read_text
@@ -21,11 +21,15 @@ from deql.errors import DataError, name_some, printable
 
 if TYPE_CHECKING:
     import polars as pl
+    from narwhals.typing import IntoFrame
 
-__all__ = ["with_titles"]
+__all__ = ["TitlesLike", "with_titles"]
+
+TitlesLike: TypeAlias = "str | os.PathLike[str] | IntoFrame | Mapping[ItemId, str]"
+"""Where titles are read from: a file or a frame with ids and titles, or a mapping from id to title."""
 
 
-def with_titles(data: Interactions, source: Any) -> Interactions:
+def with_titles(data: Interactions, source: TitlesLike | None) -> Interactions:
     """The same interactions with a title for each item; its id where the table has none.
 
     Parameters

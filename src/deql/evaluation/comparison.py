@@ -25,6 +25,7 @@ from deql.evaluation.significance import holm, paired_t, wilcoxon
 from deql.metrics import as_names, lower_is_better
 from deql.models.base import Recommender
 from deql.split import Split, make_splits
+from deql.split.parts import SplitOrInteractions
 
 __all__ = ["LEVEL", "Comparison", "PairedTest", "compare"]
 
@@ -251,7 +252,7 @@ class Comparison:
 
 def compare(
     models: Sequence[Recommender] | Mapping[str, Recommender],
-    data: Any,
+    data: SplitOrInteractions,
     splits: int = 5,
     metrics: str | Sequence[str] = ("recall@20", "ndcg@20"),
     protocol: str = "strong",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,10 @@ from deql.models.base import Recommender
 from deql.ranking.histories import encode_histories
 from deql.split import HeldOut
 
-__all__ = ["check_metrics", "evaluate"]
+__all__ = ["Models", "check_metrics", "evaluate"]
+
+Models: TypeAlias = Recommender | Sequence[Recommender] | Mapping[str, Recommender]
+"""One model, several, or several by name."""
 
 
 @overload
@@ -31,7 +34,9 @@ def evaluate(
 ) -> dict[str, Evaluation]: ...
 @overload
 def evaluate(model: Sequence[Recommender], target: HeldOut, metrics: str | Sequence[str] = ...) -> list[Evaluation]: ...
-def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")) -> Any:
+def evaluate(
+    model: Models, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")
+) -> Evaluation | list[Evaluation] | dict[str, Evaluation]:
     """Evaluate one model or several on held-out interactions.
 
     Users are ranked slice by slice, so memory does not grow with them. Models that share P (see
@@ -60,8 +65,12 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     {'recall@20': 0.302, 'ndcg@20': 0.23}
     """
     wanted = parse_metrics(metrics)
-    several = isinstance(model, Sequence) and not isinstance(model, str)
-    models = list(model.values()) if isinstance(model, Mapping) else list(model) if several else [model]
+    if isinstance(model, Mapping):
+        models = list(model.values())
+    elif isinstance(model, Sequence) and not isinstance(model, str):
+        models = list(model)
+    else:
+        models = [model]
     check_metrics(models, wanted)
     for one in models:
         one._check_fitted()
@@ -83,10 +92,10 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     in_order = [found[position] for position in range(len(models))]
     if isinstance(model, Mapping):
         return dict(zip(model, in_order, strict=True))
-    return in_order if several else in_order[0]
+    return in_order if isinstance(model, Sequence) else in_order[0]
 
 
-def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
+def check_metrics(models: Iterable[Recommender], metrics: Iterable[str]) -> None:
     """Refuse, before any work, what is no model or no metric, and a metric that a model cannot have."""
     names = {parse_metric(text)[0] for text in metrics}
     for model in models:

@@ -226,6 +226,19 @@ class Recommender(ABC):
     def similar_items(self, item: ItemId, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The items that having ``item`` speaks for most: the largest entries of its row of W.
 
+        Parameters
+        ----------
+        item : item id
+        k : int, default 10
+            How many others; at most as many as the model knows.
+
+        Returns
+        -------
+        ids : ndarray
+            Item ids, the most similar first.
+        scores : ndarray of float64
+            Their entries in the item's row of W.
+
         Examples
         --------
         >>> import deql

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
 __all__ = [
-    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "as_space", "format_parameters", "ridges_around",
-    "with_axes",
+    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "SpaceLike", "as_space", "format_parameters",
+    "ridges_around", "with_axes",
 ]  # fmt: skip
 
 RuleParameters = dict[str, float]
@@ -138,7 +138,14 @@ def ridges_around(mean_diagonal: float) -> tuple[float, ...]:
     return tuple(float(f"{(1, 3)[step % 2]}e{step // 2}") for step in steps)
 
 
-def as_space(space: str | Space | Mapping[str, Any]) -> Space:
+Values: TypeAlias = float | Iterable[float] | None
+"""Of one hyper-parameter: a single one, several, or None for those that go with the data."""
+
+SpaceLike: TypeAlias = str | Space | Mapping[str, Values]
+"""A space, its name, or values by hyper-parameter in place of those of the default space."""
+
+
+def as_space(space: SpaceLike) -> Space:
     """A space from its name, or from values that take the place of those of the default space.
 
     Examples
@@ -159,7 +166,7 @@ def as_space(space: str | Space | Mapping[str, Any]) -> Space:
     return with_axes(DEFAULT, space)
 
 
-def with_axes(space: Space, axes: Mapping[str, Any]) -> Space:
+def with_axes(space: Space, axes: Mapping[str, Values]) -> Space:
     """The space with other values of some hyper-parameters; a single value holds one fixed."""
     names = [field.name for field in fields(Space)]
     for name in axes:
@@ -167,7 +174,8 @@ def with_axes(space: Space, axes: Mapping[str, Any]) -> Space:
             raise ParameterError("zero_diagonal is no axis of the space: at the same l2 it is b = 0, so add 0 to b")
         if name not in names:
             raise ParameterError(f"a space has no {name!r}: it has {', '.join(names)}")
-    return replace(space, **axes)
+    given: dict[str, Any] = dict(axes)  # the space makes tuples of them
+    return replace(space, **given)
 
 
 def _values(name: str, values: Any) -> tuple[float, ...] | None:

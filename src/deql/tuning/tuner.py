@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +14,9 @@ from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
+from deql.split.parts import SplitOrInteractions
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna
-from deql.tuning.space import Space, as_space
+from deql.tuning.space import SpaceLike, as_space
 from deql.tuning.trainer import Trainer
 from deql.tuning.trials import Budget, TrialStore
 from deql.tuning.tuning_data import TuningData, hold_out_validation, sample_items
@@ -43,8 +42,8 @@ _CURVE_K = 20
 
 
 def tune(
-    data: Any,
-    space: str | Space | Mapping[str, Any] = "default",
+    data: SplitOrInteractions,
+    space: SpaceLike = "default",
     metric: str = "ndcg@20",
     budget: int | str | None = None,
     *,
@@ -150,7 +149,7 @@ def tune(
         return select_winner(store, chosen, len(points) if search == "grid" else None, complete)
 
 
-def metrics_for(metric: Any) -> list[str]:
+def metrics_for(metric: str) -> list[str]:
     """What is measured: the metric that decides, then recall and NDCG, which the curve over b shows.
 
     Examples

@@ -12,6 +12,7 @@ from deql.data import Interactions, as_interactions
 from deql.errors import DataError
 from deql.io.container import digest
 from deql.split import HeldOut, Split, hold_out_users, split_weak
+from deql.split.parts import SplitOrInteractions
 
 __all__ = ["TuningData", "hold_out_validation", "matrix_arrays", "sample_items"]
 
@@ -54,7 +55,7 @@ def matrix_arrays(**parts: Interactions) -> dict[str, NDArray[Any]]:
     }
 
 
-def hold_out_validation(data: Any, seed: int) -> TuningData:
+def hold_out_validation(data: SplitOrInteractions, seed: int) -> TuningData:
     """Decide what a search learns from and what it validates on.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,13 @@ from deql.errors import DataError
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
 
-__all__ = ["INTERPRETER", "ProblemSize", "Requirement", "lacking", "problem_size"]
+if TYPE_CHECKING:
+    from deql.split.parts import SplitOrInteractions
+
+__all__ = ["INTERPRETER", "PlannedData", "ProblemSize", "Requirement", "lacking", "problem_size"]
+
+PlannedData: TypeAlias = "SplitOrInteractions | int"
+"""What would be fitted on: interactions, a matrix, a split (its training part), or only the number of items."""
 
 INTERPRETER = 192 * 2**20
 """Python and the packages that a fit loads, before any data."""
@@ -102,7 +108,7 @@ class Requirement:
     seconds: float | None = None
 
 
-def problem_size(data: Any, dtype: str) -> ProblemSize:
+def problem_size(data: PlannedData, dtype: str) -> ProblemSize:
     """What is known of the data: interactions, a matrix, a split (its training part), or a number of items.
 
     Examples
@@ -116,13 +122,13 @@ def problem_size(data: Any, dtype: str) -> ProblemSize:
         return ProblemSize(int(data), dtype)
     from scipy.sparse import csr_array
 
-    data = getattr(data, "train", data)
+    given: Any = getattr(data, "train", data)
     try:
-        matrix = csr_array(getattr(data, "matrix", data))
+        matrix = csr_array(getattr(given, "matrix", given))
     except (TypeError, ValueError):
         matrix = None
     if matrix is None or matrix.ndim != 2:
-        kind = type(data).__name__
+        kind = type(given).__name__
         raise DataError(
             f"a plan needs interactions, a split, a matrix of users × items or a number of items, got {kind}"
         )

@@ -15,7 +15,7 @@ from deql.errors import DeviceError, ParameterError, Setting
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.requirements import ProblemSize, Requirement, problem_size
+from deql.linalg.engines.requirements import PlannedData, ProblemSize, Requirement, problem_size
 from deql.linalg.engines.resources import Resources, find_resources
 from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.planner.advice import engine_error
@@ -150,7 +150,9 @@ def candidate_engines(engine: Engine) -> dict[str, Engine]:
     return {one.name: one for one in several} | ({} if isinstance(engine, Auto) else {engine.name: engine})
 
 
-def choose_engine(data: Any, *, engine: str | Engine = "auto", dtype: str = "float32", matrices: int = 1) -> Engine:
+def choose_engine(
+    data: PlannedData, *, engine: str | Engine = "auto", dtype: str = "float32", matrices: int = 1
+) -> Engine:
     """The engine that a fit uses, after a look at what is free: nothing is measured, and little is read.
 
     Parameters

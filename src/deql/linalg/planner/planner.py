@@ -9,7 +9,7 @@ from typing import Any
 
 from deql._system.units import show_bytes, show_seconds
 from deql.linalg.engines.engine import Engine
-from deql.linalg.engines.requirements import Requirement, problem_size
+from deql.linalg.engines.requirements import PlannedData, Requirement, problem_size
 from deql.linalg.engines.resources import Resources, find_resources
 from deql.linalg.planner.calibration import measure_rates, predict
 from deql.linalg.planner.choose import Auto, as_engine, candidate_engines, choose
@@ -102,7 +102,7 @@ class Plan:
 
 
 def plan(
-    data: Any,
+    data: PlannedData,
     *,
     dtype: str = "float32",
     engine: str | Engine = "auto",
