@@ -1,4 +1,4 @@
-"""Where a command's fit is computed: engines as typed, plans, and fits that go on after a kill."""
+"""Where a command's fit is computed: engines as typed, plans, and fits that resume after a kill."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def fit_resumably(estimator: LinearAutoencoder, interactions: Interactions, tile
     engine = as_engine(typed)
     if isinstance(engine, Auto | Disk):
         engine = replace(engine, folder=str(tiles))
-        if begun and isinstance(engine, Auto):  # whatever is free by now: it goes on where it was begun
+        if begun and isinstance(engine, Auto):  # whatever is free by now: it resumes where it was begun
             engine = Disk(engine.memory, engine.folder)
         engine = choose_engine(interactions.matrix, engine=engine, dtype=estimator.dtype)
     if isinstance(engine, Disk):

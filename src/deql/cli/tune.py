@@ -102,7 +102,7 @@ def tune(
 ) -> None:
     """Find the best hyper-parameters on validation users, and save the model that has them.
 
-    The same command goes on where it was killed. Ctrl-C ends with the best so far. The test part is not read.
+    The same command resumes where it was killed. Ctrl-C ends with the best so far. The test part is not read.
     """
     space, metric, report = _space(where), how.metric, output.report
     _check(how)

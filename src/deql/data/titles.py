@@ -51,7 +51,7 @@ def with_titles(data: Interactions, source: TitlesLike | None) -> Interactions:
     found = [titles.get(str(item)) for item in data.items.tolist()]
     if data.n_items and not any(title is not None for title in found):
         raise DataError(
-            f"no item has a title in {_called(source)}: its ids are like {name_some(list(titles), 3)}, "
+            f"no item has a title in {_source_name(source)}: its ids are like {name_some(list(titles), 3)}, "
             f"those of the interactions like {name_some(data.items, 3)}; is it the right table?"
         )
     shown = np.empty(data.n_items, object)
@@ -67,19 +67,20 @@ def _read(source: Any) -> dict[str, str]:
     frame = _read_file(Path(source)) if isinstance(source, str | os.PathLike) else as_polars(source).collect()
     names = frame.columns
     if len(names) < 2:
-        raise DataError(f"{_called(source)} has one column: titles need one of ids and one of titles")
+        raise DataError(f"{_source_name(source)} has one column: titles need one of ids and one of titles")
     ids = find_known(names, "item")
     ids = names.index("id") if ids is None and "id" in names else ids or 0
     titles = find_known(names, "title")
     if titles is None:
         if len(names) > 2 and not all(name.isdigit() for name in names):  # numbers stand for columns without a name
             raise DataError(
-                f"{_called(source)} has no column that looks like titles: leave two columns, ids and titles, or name "
-                f"one title; it has {name_some(names, 12)}"
+                f"{_source_name(source)} has no column that looks like titles: leave two columns, ids and titles, or "
+                f"name one title; it has {name_some(names, 12)}"
             )
         titles = int(ids == 0)
     print(
-        f"deql: {_called(source)}: item = {printable(names[ids])}, title = {printable(names[titles])}", file=sys.stderr
+        f"deql: {_source_name(source)}: item = {printable(names[ids])}, title = {printable(names[titles])}",
+        file=sys.stderr,
     )
     texts = frame[names[ids]].cast(str)
     if frame[names[ids]].dtype.is_float():  # whole numbers that a gap turned into floats
@@ -124,5 +125,5 @@ def _unique(names: tuple[str, ...]) -> list[str]:
     return [name if names.index(name) == place else f"{name} {place + 1}" for place, name in enumerate(names)]
 
 
-def _called(source: Any) -> str:
+def _source_name(source: Any) -> str:
     return str(source) if isinstance(source, str | os.PathLike) else "the table of titles"

@@ -44,7 +44,7 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
     >>> describe(deql.DEQL(l2=80.0, b=2.0, zero_diagonal=True))
     'DEQL l2=80 b=2 zero_diagonal'
     """
-    words = [model._called]
+    words = [model._display_name]
     defaults = {field.name: field.default for field in _fields(model)}
     for name, value in parameters(model).items():
         if value != defaults.get(name) or name in shown:

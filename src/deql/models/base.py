@@ -26,12 +26,12 @@ from deql.io.model_file import ModelRecord
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import NO_ITEM, Histories, History, Recommendations, allowed_items, encode_histories
 
-__all__ = ["NOT_SERIALISED", "OF_THE_MACHINE", "Recommender"]
+__all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 
-OF_THE_MACHINE = frozenset({"progress", "device"})
+EXECUTION_PARAMETERS = frozenset({"progress", "device"})
 """Parameters that say how a model is computed here, and nothing of the model."""
 
-NOT_SERIALISED = OF_THE_MACHINE | {"W"}
+NOT_SERIALISED = EXECUTION_PARAMETERS | {"W"}
 """Those, and what only Python can hand over: neither is part of a model's description."""
 
 
@@ -114,7 +114,7 @@ class Recommender(ABC):
         """Raise ParameterError for a hyper-parameter out of its range."""
 
     @property
-    def _called(self) -> str:
+    def _display_name(self) -> str:
         """What the model is called where it stands beside others."""
         return type(self).__name__
 

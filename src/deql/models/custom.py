@@ -47,7 +47,7 @@ class CustomLinear(ExplicitAutoencoder):
     W: Weights | Callable[[Interactions], Weights] | None = field(default=None, repr=False)
 
     @property
-    def _called(self) -> str:
+    def _display_name(self) -> str:
         return f"CustomLinear {getattr(self.W, '__name__', '')}".rstrip()
 
     def _learn(self, data: Interactions) -> None:

@@ -71,7 +71,7 @@ def search(
     ----------
     dataset : PaperDataset
     folder : Path
-        For the journals: the same call goes on where it was ended.
+        For the journals: the same call resumes where it was ended.
     tell : callable, optional
         The log callback.
     progress : bool, default False

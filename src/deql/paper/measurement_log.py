@@ -19,7 +19,7 @@ from deql.errors import InaccurateInverseError, JournalError, NotPositiveDefinit
 from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, sharing
 from deql.io.journal import Journal
 from deql.linalg.planner.choose import as_engine
-from deql.models.base import OF_THE_MACHINE
+from deql.models.base import EXECUTION_PARAMETERS
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
 from deql.paper.paper_datasets import PaperDataset
@@ -56,7 +56,7 @@ def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
     {'model': 'EASE', 'user_power': 0.0, 'popularity_power': 0.0, 'dtype': 'float32', 'l2': 80.0}
     """
     arithmetic = as_engine(model.engine).config.get("arithmetic")
-    own = {name: value for name, value in model.get_params().items() if name not in OF_THE_MACHINE | {"engine"}}
+    own = {name: value for name, value in model.get_params().items() if name not in EXECUTION_PARAMETERS | {"engine"}}
     # Journals have called it so from the beginning.
     return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})
 

@@ -27,7 +27,7 @@ def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
     lines, interaction = _interaction(tuning)
     return page.render(
         "tuning", title, about={**about, **_facts(tuning)}, tuning=tuning, lines=lines, interaction=interaction,
-        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_looks(tuning), edges=edges(tuning),
+        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_screening(tuning), edges=edges(tuning),
         sensitivity=[_sensitivity(tuning, metric) for metric in tuning.curve.values],
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def _sensitivity(tuning: Tuning, metric: str) -> Figure:
 
 def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     """The best value at each point over l2, a line for each dropout: the lines' names, and the figures."""
-    best, looks = best_by_point(tuning), _looks_by_point(tuning)
+    best, looks = best_by_point(tuning), _screened_by_point(tuning)
     dropouts = sorted({point.dropout for point in [*best, *looks]})
     if len({point[:2] for point in best}) < 2:
         return [], []
@@ -104,7 +104,7 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
         more += _unmeasured(tuning, power)
     figures[-1] = Figure(figures[-1].svg, figures[-1].caption + more)
     if len(looks) > len(best) and _several_ridges(looks):
-        figures.append(_looked_at(tuning, looks, dropouts))
+        figures.append(_screened_points(tuning, looks, dropouts))
     several = _several_ridges([*best, *looks])
     return [f"dropout {dropout:g}" for dropout in dropouts] if several else [], figures
 
@@ -121,7 +121,7 @@ def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: 
     return Figure(drawn, told)
 
 
-def _looked_at(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
+def _screened_points(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
     """All points of the winner's user_power by their screening: what lies around those that were measured."""
     power, winner = tuning.best["user_power"], Point.of(tuning.best)
     star = (winner.l2, looks[winner]) if winner in looks else None
@@ -161,11 +161,11 @@ def _strengths(tuning: Tuning, best: Mapping[Point, float]) -> Figure:
     return Figure(plots.scatter(Labels("interaction", title, "l2", "dropout"), points, 0), text)
 
 
-def _looks(tuning: Tuning) -> list[Figure]:
+def _screening(tuning: Tuning) -> list[Figure]:
     """Screening against full measurements, for points that have both."""
     if not tuning.looks.height:
         return []
-    best, looks = best_by_point(tuning), _looks_by_point(tuning)
+    best, looks = best_by_point(tuning), _screened_by_point(tuning)
     both = [point for point in best if point in looks]
     if not both:
         return []
@@ -201,7 +201,7 @@ def rank_correlation(x: list[float], y: list[float]) -> float:
     return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
 
 
-def _looks_by_point(tuning: Tuning) -> dict[Point, float]:
+def _screened_by_point(tuning: Tuning) -> dict[Point, float]:
     """What each point was worth when it was screened, best first."""
     return {Point.of(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
 
@@ -214,7 +214,7 @@ def _unmeasured(tuning: Tuning, user_power: float | None = None) -> str:
     """How many points were screened only."""
     measured = best_by_point(tuning)
     left = [
-        point for point in _looks_by_point(tuning)
+        point for point in _screened_by_point(tuning)
         if point not in measured and user_power in (None, point.user_power)
     ]  # fmt: skip
     where = "" if user_power is None else f" with user_power {user_power:g}"

@@ -81,7 +81,7 @@ class Trial:
 class TrialStore:
     """Runs trials, each of them once: what the journal has is remembered, not measured again.
 
-    So a search that asks the same questions in the same order goes on where it was killed.
+    So a search that asks the same questions in the same order resumes where it was killed.
 
     Attributes
     ----------

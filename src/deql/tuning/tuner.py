@@ -81,7 +81,7 @@ def tune(
     seed : int, default 0
         For what is held out here, the sample of items, and Optuna.
     journal : path, optional
-        File to which each finished point is added. The same call with the same file goes on where it was killed.
+        File to which each finished point is added. The same call with the same file resumes where it was killed.
     dtype : {"float32", "float64"}, default "float32"
     progress : bool, default False
         Show progress bars on standard error.

@@ -67,7 +67,7 @@ class ColumnRoles:
         'user = userId, item = movieId; not used: rating'
         """
         rest = [name for place, name in enumerate(names) if place not in self.places.values()]
-        text = ", ".join(f"{role} = {_called(names[place])}" for role, place in self.places.items())
+        text = ", ".join(f"{role} = {_column_label(names[place])}" for role, place in self.places.items())
         return text + ("; not used: " + _listed(rest) if rest else "")
 
 
@@ -155,11 +155,11 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _called(name: str) -> str:
+def _column_label(name: str) -> str:
     """Columns without a name of their own go by their number."""
     return f"column {name}" if name.isdigit() else printable(name)
 
 
 def _listed(names: Sequence[str], limit: int = 12) -> str:
     rest = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(map(_called, names[:limit])) + rest
+    return ", ".join(map(_column_label, names[:limit])) + rest

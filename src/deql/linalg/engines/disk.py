@@ -40,7 +40,7 @@ class Disk(Engine):
     memory : int or str, optional
         What it may take beside Python and the interactions, such as ``"4GiB"``; half of what is free if not given.
     folder : path, optional
-        Where the files are kept. A fit that was killed goes on if it is given the same folder; a fit of other data
+        Where the files are kept. A fit that was killed resumes if it is given the same folder; a fit of other data
         or parameters needs another one. If not given, the files have no name and vanish with the model.
 
     Examples
@@ -65,7 +65,7 @@ class Disk(Engine):
     def budget(self) -> int:
         """Bytes that it may take.
 
-        A fit that goes on needs what it was begun with: where there is one in the folder, all that is free counts.
+        A fit that resumes needs what it was begun with: where there is one in the folder, all that is free counts.
 
         Examples
         --------
@@ -126,8 +126,8 @@ def invert_on_disk(
     """P = (RᵀΛR + diag(added))⁻¹ in a file, and how far P·A is from the identity.
 
     Each pivot is one pass: the matrix is read from one file and written to another, and when that is safely
-    on disk a manifest says so. Killed at any moment, the same call goes on from the last finished pivot,
-    to the same result bit for bit.
+    on disk a manifest says so: a checkpoint. Killed at any moment, the same call resumes from the last one, to the
+    same result bit for bit.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def invert_on_disk(
     budget : int
         Bytes for panels and slabs. What the interpreter, R and its transpose take is not counted.
     folder : path, optional
-        Where the files are kept; a fit that was killed there goes on. Afterwards it holds P, on which the
+        Where the files are kept; a fit that was killed there resumes. Afterwards it holds P, on which the
         result is mapped, and another call returns that at once. If not given, the files have no name and
         vanish with the result.
     fingerprint : str

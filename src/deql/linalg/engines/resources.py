@@ -93,7 +93,7 @@ def find_resources(
     unreachable = ""
     if not place.is_dir() and (place.exists() or not place.parent.is_dir()):
         unreachable = f"{place} is not a folder" if place.exists() else f"there is no folder {place.parent}"
-    # Tiles of a fit that goes on have their room already; files may be longer than what is written of them.
+    # Tiles of a fit that is resumed have their room already; files may be longer than what is written of them.
     tiles = place.iterdir() if folder is not None and place.is_dir() else ()
     held = 0
     for tile in tiles:

@@ -1,4 +1,4 @@
-"""Where the disk engine keeps its tiles: a folder from which a killed fit goes on, or files that vanish with it."""
+"""Where the disk engine keeps its tiles: a folder from which a killed fit resumes, or files that vanish with it."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class TileFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if error[0] is not None and self.checkpoint is None:  # nothing to go on from
+        if error[0] is not None and self.checkpoint is None:  # nothing to resume from
             self.clear()
         os.close(self._lock)
 
@@ -269,7 +269,7 @@ def as_path(folder: Any) -> Path:
 
 
 def has_checkpoint(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a fit that can go on.
+    """Whether a folder holds a checkpoint that a fit can resume from.
 
     Examples
     --------

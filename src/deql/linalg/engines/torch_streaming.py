@@ -46,7 +46,7 @@ class Streamed(InPlace):
         self._rows = max(1, slab_numbers // self.tile)
         self._buffers = [torch.empty(self._rows * self.tile, dtype=self._store.dtype, device=device)
                          for _ in range(_BUFFERS)]  # fmt: skip
-        self._lanes = (_Lane(device), _Lane(device))
+        self._streams = (_CopyStream(device), _CopyStream(device))
 
     def __enter__(self) -> Streamed:
         self._pin.__enter__()
@@ -61,7 +61,7 @@ class Streamed(InPlace):
             for piece in super().pieces(start, stop)
             for first in range(0, len(piece.values), self._rows)
         )
-        coming, going = self._lanes
+        coming, going = self._streams
         free = deque((buffer, None) for buffer in self._buffers)
         under_way: deque[tuple[Piece, Piece, Any, Any]] = deque()
 
@@ -74,9 +74,9 @@ class Streamed(InPlace):
             fetch()
         while under_way:
             slab, here, buffer, arrived = under_way.popleft()
-            coming.wait_here(arrived)
+            coming.wait_event(arrived)
             yield here
-            free.append((buffer, going.copy(here.values, slab.values, after=going.mark_here())))
+            free.append((buffer, going.copy(here.values, slab.values, after=going.record_event())))
             if slabs:
                 fetch()
         if self._device.type == "cuda":  # the host reads the matrix next
@@ -89,7 +89,7 @@ class Streamed(InPlace):
         stored.copy_(values.contiguous())
 
 
-class _Lane:
+class _CopyStream:
     """Copies in one direction, in order, beside the products; on a CPU they are done at once."""
 
     def __init__(self, device: torch.device) -> None:
@@ -103,11 +103,11 @@ class _Lane:
             target.copy_(source, non_blocking=True)
             return None if self._stream is None else self._stream.record_event()
 
-    def mark_here(self) -> Any:
+    def record_event(self) -> Any:
         """The end of the products so far."""
         return None if self._stream is None else torch.cuda.current_stream(self._stream.device).record_event()
 
-    def wait_here(self, event: Any) -> None:
+    def wait_event(self, event: Any) -> None:
         """Let the products that follow wait for a copy."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_event(event)

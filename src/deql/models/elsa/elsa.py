@@ -23,7 +23,7 @@ from deql.models.elsa.training import (
     Trained,
     TrainingConfig,
     ValidationNDCG,
-    moderate,
+    scale_rows,
     train,
 )
 from deql.models.factored import FactoredAutoencoder, row_products
@@ -223,7 +223,7 @@ def _open(name: str | None) -> torch.device:
 
 
 def _on_device(matrix: csr_array, device: torch.device) -> SparseRows:
-    values = moderate(matrix.indptr, matrix.data)
+    values = scale_rows(matrix.indptr, matrix.data)
     return SparseRows.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
 
 

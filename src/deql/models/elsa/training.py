@@ -32,7 +32,7 @@ __all__ = [
     "TrainingConfig",
     "ValidationNDCG",
     "loss_and_gradient",
-    "moderate",
+    "scale_rows",
     "train",
 ]
 
@@ -141,7 +141,7 @@ class SparseRows:
         return _sum_rows(dense, self.row_numbers()[order], begins, self.values[order])
 
 
-def moderate(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
+def scale_rows(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
     """Values of a matrix in compressed rows, each row divided by a power of two that brings it below 1.
 
     Neither the loss nor the order of a user's scores depends on that, not even by rounding; and squares are neither
@@ -149,7 +149,7 @@ def moderate(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
 
     Examples
     --------
-    >>> moderate(np.array([0, 2, 2, 3]), np.array([3.0, 1.0, 1e-200])).round(3)
+    >>> scale_rows(np.array([0, 2, 2, 3]), np.array([3.0, 1.0, 1e-200])).round(3)
     array([0.75 , 0.25 , 0.765], dtype=float32)
     """
     lengths = np.diff(indptr)
@@ -303,13 +303,13 @@ def _train(
     import torch
 
     device, n = histories.columns.device, histories.n
-    told = torch.Generator().manual_seed(config.seed % 2**63)
+    generator = torch.Generator().manual_seed(config.seed % 2**63)
     users = histories.squares().nonzero()[:, 0].cpu()
     if not len(users):
         raise DataError("no user has an item, so there is nothing to learn from")
     steps = -(-len(users) // config.batch_size)
     V = torch.empty(n, config.rank)
-    V = torch.nn.init.xavier_uniform_(V, generator=told).to(device)
+    V = torch.nn.init.xavier_uniform_(V, generator=generator).to(device)
     # As for ε = 1e-8 and the mean over all entries, the original's loss, which is n times smaller than that over users.
     # With batches of 1,024 and more it is better than 1e-8 here.
     optimizer = torch.optim.NAdam([V], config.learning_rate, eps=1e-8 * n, foreach=False)
@@ -319,7 +319,7 @@ def _train(
     history: list[Epoch] = []
     for epoch in range(config.epochs):
         begin = perf_counter()
-        shuffled = histories.take(users[torch.randperm(len(users), generator=told)])
+        shuffled = histories.take(users[torch.randperm(len(users), generator=generator)])
         losses = torch.zeros((), dtype=torch.float64, device=device)
         for step in range(steps):
             first = step * config.batch_size
