@@ -27,7 +27,7 @@ def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
     lines, interaction = _interaction(tuning)
     return page.render(
         "tuning", title, about={**about, **_facts(tuning)}, tuning=tuning, lines=lines, interaction=interaction,
-        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_screening(tuning), edges=edges(tuning),
+        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_screening_figures(tuning), edges=edges(tuning),
         sensitivity=[_sensitivity(tuning, metric) for metric in tuning.curve.values],
     )  # fmt: skip
 
@@ -161,7 +161,7 @@ def _strengths(tuning: Tuning, best: Mapping[Point, float]) -> Figure:
     return Figure(plots.scatter(Labels("interaction", title, "l2", "dropout"), points, 0), text)
 
 
-def _screening(tuning: Tuning) -> list[Figure]:
+def _screening_figures(tuning: Tuning) -> list[Figure]:
     """Screening against full measurements, for points that have both."""
     if not tuning.looks.height:
         return []
