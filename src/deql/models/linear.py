@@ -24,7 +24,7 @@ from deql.io import model_file
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.planner.choose import as_engine, engine_from_config
+from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config
 from deql.linalg.solve import solve
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
@@ -120,9 +120,11 @@ class LinearAutoencoder(Recommender):
 
     @classmethod
     def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
-        # An arithmetic was called a precision in files of version 0.1.
+        # An arithmetic was called a precision in files of version 0.1. An engine that is not known here, somebody's own
+        # or of a later version, has done its work: ``engine_`` still tells its name.
+        name = config.pop("engine", "auto")
         how = {
-            "engine": config.pop("engine", "auto"),
+            "engine": name if name in ENGINES else "auto",
             "arithmetic": config.pop("precision", config.pop("arithmetic", None)),
         }
         return config | {"engine": engine_from_config(how)}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deql._system.units import show_bytes, show_seconds
+from deql.errors import ParameterError
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.requirements import PlannedData, Requirement, problem_size
 from deql.linalg.engines.resources import Resources, find_resources
@@ -146,6 +147,9 @@ def plan(
     """
     requested = as_engine(engine)
     requested.check(dtype)
+    for name, value in (("memory", memory), ("folder", folder), ("device", device)):
+        if value is not None and isinstance(engine, Engine):
+            raise ParameterError(f"{name} is said twice: give it to the engine alone, got {engine!r}", parameter=name)
     candidates = candidate_engines(requested if isinstance(engine, Engine) else Auto(memory, folder, device))
     folder, device = getattr(candidates["disk"], "folder", None), getattr(candidates["torch"], "device", None)
     size, resources = problem_size(data, dtype), find_resources(folder, device=device)
