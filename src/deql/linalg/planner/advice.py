@@ -46,7 +46,7 @@ def refusal(asked: str, engines: Mapping[str, Engine], task: Task, there: Resour
     needs = {name: engine.need(task, there) for name, engine in engines.items()}
     need = needs["memory" if asked == "auto" else asked]
     if not need.too_large:
-        return ParameterError(Setting("engine", asked), f" cannot be used: {need.why_not}")
+        return ParameterError(Setting("engine", asked), f" cannot be used: {need.why_not}", parameter="engine")
     what = f"{task.n:,} items in {task.dtype} are too many"
     if asked == "auto":
         why = f"{what}: in memory {need.why_not}; on disk {needs['disk'].why_not}"
