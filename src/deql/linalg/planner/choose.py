@@ -39,7 +39,7 @@ _FOR_DEVICES, _FOR_LOADING_TORCH = 4000, 12_000
 """Items from which on a device pays: where torch is loaded already, and where that takes some seconds first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Auto(Engine):
     """Compute P where it fits: on a CUDA device if there is one and it pays, else in memory, else on disk.
 
