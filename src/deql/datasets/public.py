@@ -153,7 +153,7 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
     from deql.split import split_strong
 
     if name not in PRESETS:
-        raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}")
+        raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}", parameter="name")
     preset, folder = PRESETS[name], Path(folder)
     wanted, found = locate(name, folder)
     if not preset.files:

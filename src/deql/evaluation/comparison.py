@@ -236,10 +236,12 @@ class Comparison:
     def _oriented(self, metric: str, over: Over) -> NDArray[np.float64]:
         """Pairs × models, signed so that more is better; no rows where users have no values."""
         if metric not in self.values:
-            raise ParameterError(f"{metric!r} was not measured: there are {', '.join(self.metrics)}")
+            raise ParameterError(
+                f"{metric!r} was not measured: there are {', '.join(self.metrics)}", parameter="metric"
+            )
         sources = {"splits": self.values, "users": self.per_user}
         if over not in sources:
-            raise ParameterError(f"pairs are 'splits' or 'users', got {over!r}")
+            raise ParameterError(f"pairs are 'splits' or 'users', got {over!r}", parameter="over")
         values = sources[over].get(metric, np.empty((0, len(self.models))))
         return -values if lower_is_better(metric) else values
 
@@ -299,9 +301,11 @@ def compare(
     wanted = as_names(metrics)
     seed = check_whole("seed", seed, least=0)
     if baseline is not None and baseline not in named:
-        raise ParameterError(f"the baseline {baseline!r} is not one of the models: {', '.join(named)}")
+        raise ParameterError(
+            f"the baseline {baseline!r} is not one of the models: {', '.join(named)}", parameter="baseline"
+        )
     if len(named) < 2:
-        raise ParameterError("a comparison needs at least two models")
+        raise ParameterError("a comparison needs at least two models", parameter="models")
     check_metrics(named.values(), wanted)
     check_whole("splits", splits)
     if isinstance(data, Split):

@@ -75,7 +75,9 @@ def evaluate(
     for one in models:
         one._check_fitted()
     if not isinstance(target, HeldOut):
-        raise ParameterError(f"expected what is held out, such as split.test, got {type(target).__name__}")
+        raise ParameterError(
+            f"expected what is held out, such as split.test, got {type(target).__name__}", parameter="target"
+        )
     sizes = np.diff(target.held_out.matrix.indptr)
     evaluated = sizes > 0
     if not evaluated.any():
@@ -97,14 +99,17 @@ def evaluate(
 
 def check_metrics(models: Iterable[Recommender], metrics: Iterable[str]) -> None:
     """Refuse, before any work, what is no model or no metric, and a metric that a model cannot have."""
-    names = {parse_metric(text)[0] for text in metrics}
+    names = {parse_metric(text, "metrics")[0] for text in metrics}
     for model in models:
         if not isinstance(model, Recommender):
-            raise ParameterError(f"expected a model, a list of models or a dict of models, got {model!r}")
+            raise ParameterError(
+                f"expected a model, a list of models or a dict of models, got {model!r}", parameter="model"
+            )
         for name in names:
             if METRICS[name].of == "errors" and not model._is_linear:
                 raise ParameterError(
-                    f"{name} needs a model whose scores are X @ W, which {type(model).__name__} has not"
+                    f"{name} needs a model whose scores are X @ W, which {type(model).__name__} has not",
+                    parameter="metrics",
                 )
 
 

@@ -89,10 +89,10 @@ def name_models(models: Recommender | Sequence[Recommender] | Mapping[str, Recom
         words = [describe(model) if isinstance(model, Recommender) else repr(model) for model in models]
         named = dict(zip(unique_names(words), models, strict=True))
     if not named:
-        raise ParameterError("name at least one model")
+        raise ParameterError("name at least one model", parameter="models")
     for name, model in named.items():
         if not isinstance(model, Recommender):
-            raise ParameterError(f"{name} must be a model such as deql.EASE(l2=80), got {model!r}")
+            raise ParameterError(f"{name} must be a model such as deql.EASE(l2=80), got {model!r}", parameter="models")
         model._check_parameters()
     return named
 

@@ -276,7 +276,7 @@ class Recommender(ABC):
         if k is not None:
             check_whole("k", k)
         if isinstance(history, str | bytes) or not isinstance(history, Iterable):
-            raise ParameterError(f"a history must be a list of item ids, got {history!r}")
+            raise ParameterError(f"a history must be a list of item ids, got {history!r}", parameter="history")
         target = self._column(item)
         columns = encode_histories([history], self._item_index, self.items_, strict).indices
         return self._explained(columns, target, k)

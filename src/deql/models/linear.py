@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,9 @@ class LinearAutoencoder(Recommender):
     quantized_rows_ : QuantisedRows or None
         P once more, by rows in 8 bits; see :meth:`quantize_rows`.
     """
+
+    _rule_kinds: ClassVar[tuple[type[LinearAutoencoder], ...]] = ()
+    """What :meth:`with_rule` can make of any model: DEQL, then RDLAE, as the family says, which is built on this."""
 
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
@@ -236,14 +239,11 @@ class LinearAutoencoder(Recommender):
         >>> type(other).__name__, other.precision_ is model.precision_
         ('DEQL', True)
         """
-        from deql.models import family
-
         self._check_fitted()
-        kind = next(
-            (kind for kind in (type(self), family.DEQL, family.RDLAE) if set(changes) <= _rule_parameters(kind)), None
-        )
+        kinds = (type(self), *self._rule_kinds)
+        kind = next((kind for kind in kinds if set(changes) <= _rule_parameters(kind)), None)
         if kind is None:
-            free = sorted(_rule_parameters(type(self)) | _rule_parameters(family.DEQL))
+            free = sorted({name for kind in kinds[:2] for name in _rule_parameters(kind)})
             raise ParameterError(
                 f"with_rule cannot change {', '.join(sorted(changes))} at once: it takes {', '.join(free)}, or xi with "
                 "popularity_power; l2, dropout and user_power need another fit"

@@ -162,12 +162,13 @@ def find_datasets(folder: Path | None, protocols: Sequence[Protocol], only: Sequ
     """
     if folder is not None and not folder.is_dir():
         raise ParameterError(
-            f"there is no folder {folder} (--data or $DEQL_DATA): name the one that has a folder for each data set"
+            f"there is no folder {folder} (--data or $DEQL_DATA): name the one that has a folder for each data set",
+            parameter="data",
         )
     known = [*PRESETS, _BUNDLED, *(f"{_BUNDLED}-{protocol}" for protocol in PROTOCOLS)]
     for name in only:
         if name not in known:
-            raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(known)}")
+            raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(known)}", parameter="only")
     found = FoundDatasets([], [])
     for name, label in _LABELS.items():
         if name == _BUNDLED:

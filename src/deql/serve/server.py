@@ -102,7 +102,7 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise ParameterError(f"there is no address {host}: {_why(error)}") from None
+        raise ParameterError(f"there is no address {host}: {_why(error)}", parameter="host") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
@@ -111,7 +111,8 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise ParameterError(
-            f"cannot listen at {host} port {port}: {_why(error)}; choose another with --port, or 0 for a free one"
+            f"cannot listen at {host} port {port}: {_why(error)}; choose another with --port, or 0 for a free one",
+            parameter="port",
         ) from None
     return listener
 

@@ -19,7 +19,7 @@ _AT_A_TIME = 2**20
 def check_share(name: str, share: Any) -> None:
     """Refuse what is not strictly between 0 and 1."""
     if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share < 1:
-        raise ParameterError(f"{name} must be a share between 0 and 1, got {share!r}")
+        raise ParameterError(f"{name} must be a share between 0 and 1, got {share!r}", parameter=name)
 
 
 def hide(matrix: csr_array, share: float, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:

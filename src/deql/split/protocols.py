@@ -25,11 +25,11 @@ def make_splits(data: Interactions, splits: int, protocol: str, seed: int, optio
     """Splits with seeds from ``seed`` on, one after the other: only one is in memory at a time."""
     make = PROTOCOLS.get(protocol)
     if make is None:
-        raise ParameterError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}")
+        raise ParameterError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}", parameter="protocol")
     known = set(signature(make).parameters) - {"data", "seed"}
     for name in options:
         if name not in known:
-            raise ParameterError(f"a {protocol} split takes {', '.join(sorted(known))}, not {name}")
+            raise ParameterError(f"a {protocol} split takes {', '.join(sorted(known))}, not {name}", parameter=name)
     if protocol == "leave-last":
         yield make(data, **options)
     else:

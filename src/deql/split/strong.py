@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 from deql.split.draw import check_share, hide
 from deql.split.parts import HeldOut, Split
 
@@ -86,7 +86,9 @@ def split_strong(
     if not test.seen.n_users:
         raise DataError(
             "no test user has two items that train has too, one to see and one to find: "
-            "leave out short histories with min_items_per_user=…, or use a weak split"
+            "leave out short histories with ",
+            Setting("min_items_per_user"),
+            ", or use a weak split",
         )
     return Split(train, validation, test, dropped, "strong", seed, parameters)
 
@@ -115,6 +117,7 @@ def hold_out_users(data: Interactions, seed: int) -> tuple[Interactions, HeldOut
     except DataError:
         raise DataError(
             "none of the users that were held out has two items that others have too, one to see and one to find: "
-            "leave out short histories with min_items_per_user=…"
+            "leave out short histories with ",
+            Setting("min_items_per_user"),
         ) from None
     return split.train, split.test

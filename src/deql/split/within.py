@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 from deql.split.draw import check_share, hide
 from deql.split.parts import HeldOut, Split
 
@@ -94,7 +94,9 @@ def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> 
     check_whole("test", test)
     check_whole("validation", validation, least=0)
     if data.times is None:
-        raise DataError("leave-last needs to know when things happened: say time=… with that column when reading")
+        raise DataError(
+            "leave-last needs to know when things happened: say ", Setting("time"), " with that column when reading"
+        )
     if not np.isfinite(data.times).all():
         raise DataError("leave-last needs a time for every interaction: some are missing or not finite")
     sizes = np.diff(data.matrix.indptr)

@@ -52,7 +52,8 @@ class Budget:
         found = re.fullmatch(rf"([0-9]*\.?[0-9]+) *({'|'.join(_UNITS)})", text)
         if not found or not float(found[1]):
             raise ParameterError(
-                f"a budget is a number of inverses from 1 up or a time such as 90s, 20min or 2h, got {budget!r}"
+                f"a budget is a number of inverses from 1 up or a time such as 90s, 20min or 2h, got {budget!r}",
+                parameter="budget",
             )
         return cls(seconds=float(found[1]) * _UNITS[found[2]])
 

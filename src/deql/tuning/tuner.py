@@ -105,7 +105,7 @@ def tune(
     limit = Budget.parse(budget)
     seed = check_whole("seed", seed, least=0)
     if search not in SEARCHES:
-        raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
+        raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}", parameter="search")
     metrics = metrics_for(metric)
     DEQL(dtype=dtype)._check_parameters()
     how = search
@@ -113,11 +113,11 @@ def tune(
         how = f"optuna {need_optuna().__version__}"  # another version may suggest other points
         limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
     if not isinstance(prune, bool):
-        raise ParameterError(f"prune must be True or False, got {prune!r}")
+        raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
     if tell is not None and not callable(tell):
-        raise ParameterError(f"tell must be a function that takes a line, got {tell!r}")
+        raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if journal is not None and not isinstance(journal, str | os.PathLike):
-        raise ParameterError(f"journal must be a path, got {journal!r}")
+        raise ParameterError(f"journal must be a path, got {journal!r}", parameter="journal")
     held = hold_out_validation(data, seed)
     full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
@@ -158,10 +158,12 @@ def metrics_for(metric: str) -> list[str]:
     ['map@10', 'recall@10', 'ndcg@10']
     """
     if not isinstance(metric, str):
-        raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}")
+        raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}", parameter="metric")
     name, k = parse_metric(metric)
     if METRICS[name].of not in ("hits", "errors"):
-        raise ParameterError(f"{metric} does not say how good recommendations are: choose by one such as ndcg@20")
+        raise ParameterError(
+            f"{metric} does not say how good recommendations are: choose by one such as ndcg@20", parameter="metric"
+        )
     return list(dict.fromkeys([metric, f"recall@{k or _CURVE_K}", f"ndcg@{k or _CURVE_K}"]))
 
 

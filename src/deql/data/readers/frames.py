@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deql._system.progress import ProgressCallback
+from deql.data.readers.blocks import error_at
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
-from deql.errors import DataError, printable
+from deql.errors import DataError, Setting
 
 if TYPE_CHECKING:
     import polars as pl
@@ -143,5 +144,5 @@ def frame_rows(
         raise DataError(f"{source} cannot be read beyond row {before:,} ({reason}): is it whole?") from None
 
 
-def _row_error(source: str, before: int, row: int, problem: str) -> DataError:
-    return DataError(f"{source}, row {before + row + 1:,}: {printable(problem)}")
+def _row_error(source: str, before: int, row: int, *problem: str | Setting) -> DataError:
+    return error_at(f"{source}, row {before + row + 1:,}", problem)

@@ -182,7 +182,8 @@ def invert_on_disk(
         if found is not None and found.done * pivot < n and working_memory(n, tile, dtype, pivot) > budget:
             raise ParameterError(
                 f"the fit in {place.path} was begun with {_mib(working_memory(n, tile, dtype, pivot))} of memory: "
-                f"{_mib(budget)} are too little to go on with it"
+                f"{_mib(budget)} are too little to go on with it",
+                parameter="memory",
             )
         with DiskTiles(place, n, tile, pivot, dtype) as tiles, blas_limited():
             if found is None:
@@ -242,7 +243,8 @@ def widest_pivot(n: int, tile: int, dtype: DTypeLike, budget: int) -> int:
     if not fitting:
         raise ParameterError(
             f"{_mib(budget)} of memory are too little for {n:,} items on disk: "
-            f"at least {_mib(least_budget(n, dtype, tile))} are needed"
+            f"at least {_mib(least_budget(n, dtype, tile))} are needed",
+            parameter="memory",
         )
     passes = -(-blocks // fitting[-1])
     return -(-blocks // passes) * tile

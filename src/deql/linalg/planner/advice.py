@@ -46,7 +46,9 @@ def engine_error(requested: str, engines: Mapping[str, Engine], size: ProblemSiz
     needs = {name: engine.requirement(size, resources) for name, engine in engines.items()}
     requirement = needs["memory" if requested == "auto" else requested]
     if not requirement.too_large:
-        return ParameterError(Setting("engine", requested), f" cannot be used: {requirement.why_not}")
+        return ParameterError(
+            Setting("engine", requested), f" cannot be used: {requirement.why_not}", parameter="engine"
+        )
     what = f"{size.n:,} items in {size.dtype} are too many"
     if requested == "auto":
         why = f"{what}: in memory {requirement.why_not}; on disk {needs['disk'].why_not}"

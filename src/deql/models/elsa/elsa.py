@@ -247,4 +247,4 @@ def _hold_out(data: Interactions, seed: int) -> tuple[Interactions, HeldOut]:
     try:
         return hold_out_users(data, seed)
     except DataError as error:
-        raise DataError(f"patience needs validation data, and fit was given none to use: {error}") from None
+        raise DataError("patience needs validation data, and fit was given none to use: ", *error.args) from None

@@ -130,7 +130,9 @@ class LowRankDEQL(FactoredAutoencoder):
         added = self.dropout / (1.0 - self.dropout) * diagonal + self.l2
         dense = self.solver == "dense" or (self.solver == "auto" and data.n_items <= _DENSE_ITEMS)
         if not dense and not self.l2 and not self.dropout:
-            raise ParameterError("the sparse solver needs l2 or dropout above 0, or A may be singular unseen")
+            raise ParameterError(
+                "the sparse solver needs l2 or dropout above 0, or A may be singular unseen", parameter="solver"
+            )
         _check_memory(dense, data.n_items, rank)
         with stages(self.progress) as stage, blas_limited():
             if dense:
@@ -186,5 +188,6 @@ def _check_emphasis(ratio: float) -> None:
     if not np.isclose(ratio, 1.0, rtol=1e-12):
         raise ParameterError(
             f"a low rank needs b = a, got b/a = {ratio:g}: otherwise the quadratic form differs from item to item "
-            "(Lemma 3.2) and no closed form is known; use DEQL for any b at full rank"
+            "(Lemma 3.2) and no closed form is known; use DEQL for any b at full rank",
+            parameter="b",
         )
