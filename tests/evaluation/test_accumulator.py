@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from deql.evaluation.accumulator import find_hits
+from deql.evaluation.evaluator import find_hits
 from deql.ranking.rank import NO_ITEM
 
 

@@ -10,7 +10,7 @@ import deql
 from deql import models
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.requirements import Need
+from deql.linalg.engines.resources import Need
 
 MODELS = sorted(models.MODEL_NAMES)
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
-from deql._system.docstrings import with_inherited_sections
+from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
-from deql._system.representation import short_repr
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError

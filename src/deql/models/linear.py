@@ -22,13 +22,11 @@ from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io import model_file
 from deql.linalg.engines.engine import Engine, Problem
-from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.planner.choose import as_engine, engine_from
-from deql.linalg.solve import solve
+from deql.linalg.planner.choose import as_engine, engine_from, solve
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
-from deql.models.solvable import check_solvable_without_ridge
 from deql.ranking.kernels import contributions, score_pairs
 from deql.ranking.rank import rank
 from deql.ranking.shortlist import user_bounds

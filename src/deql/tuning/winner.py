@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from deql._system.strict_json import as_json
+from deql._system.formatting import as_json
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.significance import paired_t

@@ -1,4 +1,4 @@
-"""``engine="auto"``, engines by name, and the engine that a fit uses after a look at what is free."""
+"""Engines by name, the one that a fit uses after a look at what is free, and what would fit where none does."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from deql._system.formatting import show_bytes
 from deql._system.progress import Stage
-from deql.errors import DeviceError, ParameterError, Setting
+from deql.errors import DeqlError, DeviceError, ParameterError, Setting, TooLargeError
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.requirements import Need, Task, task_of
-from deql.linalg.engines.resources import Resources, find_resources
+from deql.linalg.engines.resources import Device, Need, Resources, Task, find_resources, task_of
 from deql.linalg.engines.torch_engine import Torch
-from deql.linalg.planner.advice import refusal
+from deql.linalg.packed import PackedSymmetric
 
 __all__ = [
     "ENGINES",
@@ -29,6 +31,8 @@ __all__ = [
     "choose",
     "choose_engine",
     "engine_from",
+    "refusal",
+    "solve",
     "worth_a_device",
 ]
 
@@ -37,6 +41,9 @@ _SMALL = 2048
 
 _FOR_DEVICES, _FOR_LOADING_TORCH = 4000, 12_000
 """Items from which on a device pays: where torch is loaded already, and where that takes some seconds first."""
+
+_WORTH_NAMING = 100
+"""Fewer items than these are no advice."""
 
 
 @dataclass(frozen=True)
@@ -192,3 +199,128 @@ def choose(asked: Engine, among: Mapping[str, Engine], task: Task, there: Resour
 def worth_a_device(n: int, device: str | None) -> bool:
     """Whether so many items take longer than it takes to load torch and open a device."""
     return device != "cpu" and n >= (_FOR_DEVICES if "torch" in sys.modules else _FOR_LOADING_TORCH)
+
+
+def refusal(asked: str, engines: Mapping[str, Engine], task: Task, there: Resources) -> DeqlError:
+    """The error for an engine that cannot do a task, or for all: what is needed, what is there, and what would fit.
+
+    Parameters
+    ----------
+    asked : str
+        Name of the engine asked for, or "auto".
+    engines : dict
+        All that could be taken, by name.
+    task : Task
+    there : Resources
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from deql.linalg.engines.disk import Disk
+    >>> from deql.linalg.engines.memory import Memory
+    >>> there = Resources(memory=2**30, disk=2**30, folder=Path("/data"), on_disk=True)
+    >>> engines = {"torch": Torch(), "memory": Memory(), "disk": Disk()}
+    >>> print(refusal("memory", engines, Task(30_000, "float32"), there))  # doctest: +ELLIPSIS
+    30,000 items in float32 are too many for the memory engine: it needs ... of memory, and 1.0 GiB are free. ...
+    """
+    needs = {name: engine.need(task, there) for name, engine in engines.items()}
+    need = needs["memory" if asked == "auto" else asked]
+    if not need.too_large:
+        return ParameterError(Setting("engine", asked), f" cannot be used: {need.why_not}")
+    what = f"{task.n:,} items in {task.dtype} are too many"
+    if asked == "auto":
+        why = f"{what}: in memory {need.why_not}; on disk {needs['disk'].why_not}"
+    else:
+        why = f"{what} for the {asked} engine: {need.why_not}"
+
+    def fits(other: Task) -> bool:
+        usable = engines.values() if asked == "auto" else (engines[asked],)
+        return any(engine.need(other, there).why_not is None for engine in usable)
+
+    parts: list[Any] = []
+    for alternative in _alternatives(task, there, needs, fits):
+        parts += [", or " if parts else f"{why}. What would fit: ", *alternative]
+    return TooLargeError(*parts)
+
+
+def _alternatives(
+    task: Task, there: Resources, needs: Mapping[str, Need], fits: Callable[[Task], bool]
+) -> list[tuple[Any, ...]]:
+    """Each as parts of a message."""
+    found: list[tuple[Any, ...]] = []
+    if task.dtype == "float64" and fits(replace(task, dtype="float32")):
+        found.append((Setting("dtype", "float32"),))
+    for name, need in needs.items():
+        if need.why_not is None:
+            found.append((Setting("engine", name), f" with {show_bytes(need.disk)} of disk" if need.disk else ""))
+    if needs["disk"].too_large and needs["disk"].disk > there.disk:
+        free = show_bytes(needs["disk"].disk)
+        found.append((Setting("engine", "disk"), f" with a folder that has {free} free"))
+    if needs["torch"].why_not and (size := _device_that_would_do(task, there)):
+        found.append((Setting("engine", "torch"), f" on a device with {show_bytes(size)} free"))
+    found.append((f"a machine with {show_bytes(needs['memory'].memory)} of memory",))
+    return [*found, *_fewer_items(task, fits)]
+
+
+def _device_that_would_do(task: Task, there: Resources) -> int:
+    """Bytes of a device, or 0 if memory would be short even with it: P is kept there in the end."""
+    vast = Device("cuda:0", "", 2**60, 2**60)
+    need = Torch().need(task, replace(there, torch=True, devices=(vast,)))
+    return 0 if need.why_not else need.device_memory
+
+
+def _fewer_items(task: Task, fits: Callable[[Task], bool]) -> list[tuple[Any, ...]]:
+    """How many items would fit, and which minimum of users leaves no more than that."""
+    low, high = 1, task.n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(replace(task, n=middle)) else (low, middle)
+    if task.matrix is None:
+        return [(f"{low:,} items",)] if low >= _WORTH_NAMING else []
+    users = np.bincount(task.matrix.indices, minlength=task.n)
+    # Of the items with as many users as the first that is one too many, none can stay.
+    least = int(np.sort(users)[::-1][low]) + 1
+    kept = int((users >= least).sum())
+    if kept < _WORTH_NAMING:
+        return []
+    return [(f"the {kept:,} items that ", Setting("min_users_per_item", least), " leaves")]
+
+
+def solve(
+    problem: Problem,
+    engine: str | Engine = "auto",
+    *,
+    shared: PackedSymmetric | None = None,
+    stage: Stage = lambda _label: None,
+) -> Solved:
+    """P = (RᵀΛR + diag(added))⁻¹.
+
+    Parameters
+    ----------
+    problem : Problem
+    engine : str or Engine, default "auto"
+    shared : PackedSymmetric, optional
+        The Gram matrix, if it is there already, in memory or on a device (see :meth:`Engine.gram`). It is copied, and
+        inverted where it is, whatever the engine.
+    stage : callable, optional
+        See :func:`deql._system.progress.stages`.
+
+    Raises
+    ------
+    TooLargeError
+        Before any work, if there is too little memory or disk.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> solved = solve(Problem(csr_array([[1.0, 0.0], [0.0, 2.0]]), np.ones(2)))
+    >>> solved.precision.diagonal().round(4).tolist(), solved.engine
+    ([0.5, 0.2], 'memory')
+    """
+    if shared is not None:
+        where = Memory() if isinstance(shared.data, np.ndarray) else Torch()
+        return where.invert(shared.copy(), problem.added, stage)
+    chosen = as_engine(engine)
+    if not isinstance(chosen, Auto):  # which looks for itself, and has something to fall back on
+        chosen = choose_engine(problem.matrix, engine=chosen, dtype=problem.dtype)
+    return chosen.solve(problem, stage)

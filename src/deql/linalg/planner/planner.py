@@ -7,10 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from deql._system.units import show_bytes, show_seconds
+from deql._system.formatting import show_bytes, show_seconds
 from deql.linalg.engines.engine import Engine
-from deql.linalg.engines.requirements import Need, task_of
-from deql.linalg.engines.resources import Resources, find_resources
+from deql.linalg.engines.resources import Need, Resources, find_resources, task_of
 from deql.linalg.planner.calibration import measure, predict
 from deql.linalg.planner.choose import Auto, as_engine, candidates, choose
 

@@ -26,7 +26,7 @@ from deql.models.elsa.training import (
     moderate,
     train,
 )
-from deql.models.factored import FactoredAutoencoder, row_products
+from deql.models.stored import FactoredAutoencoder, row_products
 from deql.ranking.histories import encode_histories
 from deql.rules import popularity_scale
 from deql.split import HeldOut, hold_out_users
