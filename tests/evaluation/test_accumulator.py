@@ -3,7 +3,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from deql.evaluation.evaluator import find_hits
-from deql.ranking.rank import NO_ITEM
+from deql.ranking import NO_ITEM
 
 
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.9])

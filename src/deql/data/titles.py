@@ -7,10 +7,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from deql._system.lazy import pl
 from deql.data.interactions import Interactions
 from deql.data.readers.blocks import Block, blocks
 from deql.data.readers.columns import find_known
@@ -18,9 +19,6 @@ from deql.data.readers.delimited import read_text
 from deql.data.readers.frames import as_polars, scan_parquet
 from deql.data.readers.sniff import layout_of
 from deql.errors import DataError, name_some, printable
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["with_titles"]
 
@@ -85,8 +83,6 @@ def _read(source: Any) -> dict[str, str]:
 
 
 def _read_file(path: Path) -> pl.DataFrame:
-    import polars as pl
-
     if not path.is_file():
         raise DataError(f"there is no file {path} with the titles")
     layout = layout_of(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from deql._system.lazy import pl
 from deql.data import Interactions
 from deql.datasets.public import prepare
 
@@ -29,7 +30,5 @@ def debian() -> Interactions:
     >>> data.history("gimp")[:3]
     ['ghostscript', 'graphviz', 'gvfs-backends']
     """
-    import polars as pl
-
     pairs = pl.read_parquet(files("deql.datasets").joinpath("debian-bookworm.parquet").read_bytes())
     return Interactions.from_pairs(pairs["package"].to_numpy(), pairs["names"].to_numpy())

@@ -18,8 +18,8 @@ from deql.errors import DataError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.metrics import METRICS, Metric, parse_metric, parse_metrics
 from deql.models.base import Recommender
+from deql.ranking import NO_ITEM
 from deql.ranking.histories import encode_histories
-from deql.ranking.rank import NO_ITEM
 from deql.split import HeldOut
 
 __all__ = [

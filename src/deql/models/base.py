@@ -22,8 +22,9 @@ from deql.data.interactions import InteractionsLike, ItemId
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.io import model_file
 from deql.io.model_file import ModelRecord
+from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
-from deql.ranking.histories import NO_ITEM, Histories, History, Recommendations, allowed_items, encode_histories
+from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
 
 __all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,13 +14,10 @@ from deql._system.formatting import parse_bytes, show_bytes
 from deql._system.progress import ProgressCallback, Stage
 from deql._system.threads import blas_limited
 from deql.linalg.engines.engine import Engine, Problem, Solved
-from deql.linalg.engines.resources import INTERPRETER, Need, Task, lacking
+from deql.linalg.engines.resources import INTERPRETER, Need, Resources, Task, lacking
 from deql.linalg.invert import invert
 from deql.linalg.packed import PackedSymmetric, mirror_lower
 from deql.linalg.sweep import InPlace, Piece, not_positive, sweep
-
-if TYPE_CHECKING:
-    from deql.linalg.engines.resources import Resources
 
 __all__ = ["Blas", "Memory", "invert_in_memory"]
 

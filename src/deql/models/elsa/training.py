@@ -14,20 +14,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn.functional import embedding_bag
 
 from deql._system.progress import ProgressCallback
 from deql.errors import DataError, DeviceError, Setting, TooLargeError
 from deql.metrics import ndcg
-
-if TYPE_CHECKING:
-    import torch
+from deql.models.elsa import Epoch
 
 __all__ = [
-    "Epoch",
     "Histories",
     "Trained",
     "TrainingConfig",
@@ -53,14 +52,6 @@ class TrainingConfig:
     learning_rate: float
     patience: int | None
     seed: int
-
-
-class Epoch(NamedTuple):
-    """Mean loss of the users, NDCG@20 of the validation users if there are any, and seconds of the training."""
-
-    loss: float
-    ndcg: float | None
-    seconds: float
 
 
 class Trained(NamedTuple):
@@ -93,8 +84,6 @@ class Histories:
         cls, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int, device: torch.device
     ) -> Histories:
         """From the arrays of a matrix in compressed rows; copies, for those may be read-only."""
-        import torch
-
         parts = np.array(indptr, np.int64), np.array(indices, np.int32), np.array(values, np.float32)
         starts, columns, weights = (torch.from_numpy(part) for part in parts)
         return cls(starts, columns.to(device), weights.to(device), n)
@@ -104,8 +93,6 @@ class Histories:
 
     def take(self, rows: torch.Tensor) -> Histories:
         """These rows, in this order; their numbers on the processor."""
-        import torch
-
         starts = torch.zeros(len(rows) + 1, dtype=torch.int64)
         torch.cumsum(self._starts.diff()[rows], 0, out=starts[1:])
         there, total = rows.to(self.columns.device), int(starts[-1])
@@ -122,8 +109,6 @@ class Histories:
 
     def row_numbers(self) -> torch.Tensor:
         """The row of each entry."""
-        import torch
-
         return torch.repeat_interleave(self._lengths, output_size=len(self.columns))
 
     def squares(self) -> torch.Tensor:
@@ -136,8 +121,6 @@ class Histories:
 
     def transposed_times(self, dense: torch.Tensor) -> torch.Tensor:
         """Xᵀ·dense; sorted by columns first, so that sums always run in the same order."""
-        import torch
-
         columns, order = torch.sort(self.columns, stable=True)
         begins = torch.searchsorted(columns, torch.arange(self.n, dtype=columns.dtype, device=columns.device))
         return _sum_rows(dense, self.row_numbers()[order], begins, self.values[order])
@@ -163,9 +146,6 @@ def moderate(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _sum_rows(dense: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    import torch
-    from torch.nn.functional import embedding_bag
-
     # Both kinds of places are of one type, which must hold the last of them.
     kind = rows.dtype if len(rows) <= torch.iinfo(torch.int32).max else torch.int64
     return embedding_bag(rows.to(kind), dense, begins.to(kind), mode="sum", per_sample_weights=weights.to(dense.dtype))
@@ -189,8 +169,6 @@ def loss_and_gradient(A: torch.Tensor, histories: Histories) -> tuple[torch.Tens
     >>> loss.item()  # the first user has items alike, x = y; the second's differ, so xᵀy = 0
     1.0
     """
-    import torch
-
     users = len(histories)
     Z = histories.times(A)
     # Both chains of three products are taken in the cheaper order: by way of batch × n or of rank × rank.
@@ -229,8 +207,6 @@ class ValidationNDCG:
         scale: NDArray[np.float64],
         popularity: NDArray[Any],
     ) -> None:
-        import torch
-
         device = seen.columns.device
         self._seen, self._held_out = seen, held_out
         self._scale = torch.from_numpy(scale.astype(np.float32)).to(device)
@@ -239,8 +215,6 @@ class ValidationNDCG:
 
     def __call__(self, A: torch.Tensor) -> float:
         """NDCG@20 of W = A·Aᵀ − I."""
-        import torch
-
         users, n = len(self._seen), len(A)
         step = max(1, _SCORES_AT_ONCE // n)
         total = 0.0
@@ -290,8 +264,6 @@ def train(
     >>> abs(A @ A.T).round(1).tolist()[0]
     [1.0, 1.0, 0.0, 0.0]
     """
-    import torch
-
     with torch.no_grad():
         return _train(histories, config, validate, report)
 
@@ -299,8 +271,6 @@ def train(
 @contextmanager
 def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
     """Turn running out of memory into one clear sentence."""
-    import torch
-
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -323,8 +293,6 @@ def _train(
     validate: Callable[[torch.Tensor], float] | None,
     report: ProgressCallback | None,
 ) -> Trained:
-    import torch
-
     device, n = histories.columns.device, histories.n
     told = torch.Generator().manual_seed(config.seed % 2**63)
     users = histories.squares().nonzero()[:, 0].cpu()
@@ -375,8 +343,6 @@ def _train(
 
 def _unit_rows(V: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Write V's rows, divided by their lengths, and give those."""
-    import torch
-
     lengths: torch.Tensor = torch.linalg.vector_norm(V, dim=1, keepdim=True).clamp_min_(torch.finfo(V.dtype).tiny)
     torch.div(V, lengths, out=out)
     return lengths
