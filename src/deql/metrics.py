@@ -215,7 +215,7 @@ def novelty(columns: NDArray[np.int32], item_counts: Counts, n_users: int, k: in
 
 @_register("mse", of="errors", lower_is_better=True)
 def held_out_error(errors: Values, seen: int) -> Values:
-    """Squared errors · users ÷ number of seen interactions: the mean over users is the paper's eq. (2.1).
+    """Squared errors · users ÷ number of seen interactions: the mean over users is the paper's eq. 36.
 
     Examples
     --------

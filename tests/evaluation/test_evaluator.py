@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+import deql
 from deql import DEQL, EASE, EDLAE, Interactions, Popularity, evaluate, split_strong
 from deql.errors import DataError, DeqlError, ParameterError
 from deql.evaluation import Evaluation
@@ -356,3 +357,29 @@ def test_parts_of_other_users_are_refused(split):
     other = split.test.held_out.take_users(np.arange(split.test.held_out.n_users)[::-1])
     with pytest.raises(DeqlError, match="the same users in the same order"):
         HeldOut(split.test.seen, other)
+
+
+def test_evaluate_looks_on_the_device_where_p_is_there(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from deql.linalg.engines.torch_packed import DevicePacked
+    from deql.ranking import torch_rank
+
+    data = deql.clean(deql.datasets.debian().take_users(slice(0, 4000)), min_users_per_item=30)
+    split = deql.split_strong(data, seed=1)
+    first = deql.EDLAE(l2=5.0, dropout=0.3).fit(split.train)
+    models = [first, first.with_rule(b=2.0), first.with_rule(b=0.5, popularity_power=0.3)]
+    metrics = ["recall@5", "ndcg@20", "coverage@3", "novelty@4", "mse"]
+    expected = deql.evaluate(models, split.test, metrics)
+    scanned, scan = [], torch_rank.scan
+
+    def watched(wanted, *rest, **named):
+        scanned.append(wanted.precision)
+        return scan(wanted, *rest, **named)
+
+    monkeypatch.setattr(torch_rank, "scan", watched)
+    there = DevicePacked.from_host(first.precision_, torch.device("cpu"))
+    monkeypatch.setattr(models[1], "on_device_", there, raising=False)
+    for one, other in zip(deql.evaluate(models, split.test, metrics), expected, strict=True):
+        assert one.means == pytest.approx(other.means, rel=1e-12)
+        assert one.per_user["ndcg@20"].tobytes() == other.per_user["ndcg@20"].tobytes()
+    assert scanned == [there]

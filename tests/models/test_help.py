@@ -39,7 +39,7 @@ def test_every_fitted_attribute(name, asymmetric_ratings):
     assert {"items_", "item_counts_", "n_users_"} <= fitted
 
 
-def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings):
+def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings, tmp_path):
     class Borrowed(Engine):
         name = "borrowed"
 
@@ -53,4 +53,9 @@ def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings):
     model = deql.EASE(l2=1.0, engine=Borrowed()).fit(asymmetric_ratings)
     assert model.engine_ == "borrowed"
     assert (model.weights() == deql.EASE(l2=1.0).fit(asymmetric_ratings).weights()).all()
+    assert repr(model) == "EASE(l2=1.0, engine=Borrowed())"
+    model.save(tmp_path / "borrowed.deql")
+    loaded = deql.load(tmp_path / "borrowed.deql")  # where nobody knows that engine
+    assert (loaded.engine, loaded.engine_) == ("auto", "borrowed")
+    loaded.with_rule(b=2.0).save(tmp_path / "again.deql")
     assert [need.engine for need in deql.plan(5000, engine=Borrowed(), calibrate=False).needs][-1] == "borrowed"

@@ -25,6 +25,8 @@ def short_repr(thing: Any) -> str:
     >>> Model(), Model(b=2.0)
     (Model(), Model(b=2.0))
     """
+    if not dataclasses.is_dataclass(thing):
+        return f"{type(thing).__name__}()"
     shown = sorted((field for field in dataclasses.fields(thing) if field.repr), key=lambda field: bool(field.kw_only))
     values = [(field, getattr(thing, field.name)) for field in shown]
     changed = [f"{field.name}={value!r}" for field, value in values if value != field.default]

@@ -50,6 +50,13 @@ class CustomLinear(ExplicitAutoencoder):
     def _called(self) -> str:
         return f"CustomLinear {getattr(self.W, '__name__', '')}".rstrip()
 
+    def __repr__(self) -> str:
+        W: Any = self.W
+        shape = " × ".join(map(str, getattr(W, "shape", ())))
+        given = "" if W is None else f"W={getattr(W, '__name__', f'<{shape} {type(W).__name__}>')}"
+        others = super().__repr__().removeprefix("CustomLinear(").removesuffix(")")
+        return f"CustomLinear({', '.join(filter(None, [given, others]))})"
+
     def _learn(self, data: Interactions) -> None:
         if self.W is None:
             raise ParameterError(

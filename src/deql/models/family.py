@@ -215,7 +215,7 @@ class DEQL(_Decoupled):
         How much errors at kept items weigh beside those at dropped ones, b/a in the paper. 0 is EDLAE, 1 is DLAE,
         infinity stands for a = 0.
     zero_diagonal : bool, default False
-        No item may speak for itself: the diagonal of W is constrained to zero (eq. 17).
+        No item may speak for itself: the diagonal of W is constrained to zero (eq. 15, solved by eq. 17).
 
     Examples
     --------

@@ -24,7 +24,7 @@ from deql.io import model_file
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.planner.choose import as_engine, engine_from, solve
+from deql.linalg.planner.choose import ENGINES, as_engine, engine_from, solve
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
 from deql.ranking.kernels import contributions, score_pairs
@@ -116,9 +116,11 @@ class LinearAutoencoder(Recommender):
 
     @classmethod
     def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
-        # An arithmetic was called a precision in files of version 0.1.
+        # An arithmetic was called a precision in files of version 0.1. An engine that is not known here, somebody's own
+        # or of a later version, has done its work: ``engine_`` still tells its name.
+        name = words.pop("engine", "auto")
         how = {
-            "engine": words.pop("engine", "auto"),
+            "engine": name if name in ENGINES else "auto",
             "arithmetic": words.pop("precision", words.pop("arithmetic", None)),
         }
         return words | {"engine": engine_from(how)}

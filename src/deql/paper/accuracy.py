@@ -175,7 +175,7 @@ def _identities(results: Sequence[_Result]) -> list[str]:
     remarks = []
     if found.get("EDLAE", {"": 0.0}) == found.get("DEQL(L2+zero-diag)"):
         remarks.append(
-            "DEQL(L2+zero-diag) is EDLAE: at one l2 the two are the same matrix whatever b is (eq:11), so what the "
+            "DEQL(L2+zero-diag) is EDLAE: at one l2 the two are the same matrix whatever b is (eq. 17), so what the "
             "paper's two rows differ by comes from other ridges. Chosen from one grid, they are equal."
         )
     for row, b, name in ((WEIGHTED, 0.0, "EDLAE with weights"), ("DEQL(L2)", 1.0, "DLAE")):

@@ -264,7 +264,7 @@ def _rows_of(row: Mapping[str, Any]) -> list[str]:
     """The rows of the tables that a model of a leaderboard is a candidate for.
 
     At one l2, b = 0 is EDLAE and also DEQL with a zero diagonal, whatever its b: the paper's λ makes another l2 of it
-    (eq:11), and nothing else. So both rows are offered the same models.
+    (eq. 17), and nothing else. So both rows are offered the same models.
     """
     weighted = bool(row["user_power"] or row["popularity_power"])
     if row["xi"] is not None:

@@ -58,7 +58,7 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
 def _model_of(choices: Mapping[str, Choice]) -> dict[str, str]:
     """For each row the first that is the same model.
 
-    With a zero diagonal b does not matter (eq:11), and with b = 0 the diagonal is zero.
+    With a zero diagonal b does not matter (eq. 17), and with b = 0 the diagonal is zero.
     """
     first: dict[tuple[float, ...], str] = {}
     rows = {}
@@ -211,8 +211,8 @@ def _identities(choices: Mapping[str, Choice], model_of: Mapping[str, str], test
     remarks = []
     if model_of[ZERO] == EDLAE:
         remarks.append(
-            f"{ZERO} is EDLAE here: with one l2 and one dropout the two are the same matrix whatever b is (eq:11), and "
-            "the paper's differ because its λ makes another l2 of it. The same model, the same test: one serves both of"
+            f"{ZERO} is EDLAE here: with one l2 and one dropout the two are the same matrix whatever b is (eq. 17), "
+            "and the paper's differ because its λ makes another l2 of it. The same model, the same test: one serves both of"
             " the paper's null hypotheses."
         )
     remarks += [f"{row} is the same model as {model} here." for row, model in model_of.items()

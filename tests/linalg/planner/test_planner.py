@@ -377,3 +377,10 @@ class TestResources:
         (tmp_path / "deql-tiles.json").write_text("{}")
         assert Disk(folder=tmp_path).budget() == 8 * GIB
         assert Disk("1GiB", tmp_path).budget() == GIB
+
+
+@pytest.mark.parametrize("said", [{"memory": "1GiB"}, {"folder": "tiles"}, {"device": "cuda"}])
+def test_what_an_engine_has_is_not_said_twice(said):
+    with pytest.raises(ParameterError, match="is said twice") as raised:
+        deql.plan(5000, engine=deql.engines.Disk("4GiB"), calibrate=False, **said)
+    assert raised.value.parameter == next(iter(said))

@@ -130,9 +130,12 @@ def shortest_integers(numbers: NDArray[Any]) -> NDArray[Any]:
     >>> shortest_integers(np.array([7, 8])).dtype, shortest_integers(np.array([2**31])).dtype
     (dtype('int32'), dtype('int64'))
     """
-    if numbers.dtype == np.int32 or (numbers.size and (numbers.min() < -(2**31) or numbers.max() >= 2**31)):
-        return numbers
-    return numbers.astype(np.int32)
+    if numbers.dtype == np.int32 or not numbers.size:
+        return numbers.astype(np.int32, copy=False)
+    # Most ids are not negative; as unsigned numbers negative ones are large, so that one pass tells.
+    small = numbers.dtype == np.int64 and numbers.view(np.uint64).max() < 2**31
+    small = small or (numbers.min() >= -(2**31) and numbers.max() < 2**31)
+    return numbers.astype(np.int32) if small else numbers
 
 
 def _are_whole_numbers(text: pl.Series) -> pl.Series:

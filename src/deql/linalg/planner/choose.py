@@ -46,7 +46,7 @@ _WORTH_NAMING = 100
 """Fewer items than these are no advice."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Auto(Engine):
     """Compute P where it fits: on a CUDA device if there is one and it pays, else in memory, else on disk.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deql._system.formatting import show_bytes, show_seconds
+from deql.errors import ParameterError
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.resources import Need, Resources, find_resources, task_of
 from deql.linalg.planner.calibration import measure, predict
@@ -145,6 +146,9 @@ def plan(
     """
     asked = as_engine(engine)
     asked.check(dtype)
+    for name, value in (("memory", memory), ("folder", folder), ("device", device)):
+        if value is not None and isinstance(engine, Engine):
+            raise ParameterError(f"{name} is said twice: give it to the engine alone, got {engine!r}", parameter=name)
     among = candidates(asked if isinstance(engine, Engine) else Auto(memory, folder, device))
     folder, device = getattr(among["disk"], "folder", None), getattr(among["torch"], "device", None)
     task, there = task_of(data, dtype), find_resources(folder, device=device)
