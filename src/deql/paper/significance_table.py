@@ -212,8 +212,8 @@ def _identities(choices: Mapping[str, Choice], model_of: Mapping[str, str], test
     if model_of[ZERO] == EDLAE:
         remarks.append(
             f"{ZERO} is EDLAE here: with one l2 and one dropout the two are the same matrix whatever b is (eq. 17), "
-            "and the paper's differ because its λ makes another l2 of it. The same model, the same test: one serves both of"
-            " the paper's null hypotheses."
+            "and the paper's differ because its λ makes another l2 of it. The same model, the same test: one serves "
+            "both of the paper's null hypotheses."
         )
     remarks += [f"{row} is the same model as {model} here." for row, model in model_of.items()
                 if row != model and (row, model) != (ZERO, EDLAE)]  # fmt: skip
