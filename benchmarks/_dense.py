@@ -21,7 +21,7 @@ from deql.linalg.engines.torch_invert import default_arithmetic, invert_on_devic
 from deql.linalg.engines.torch_packed import DevicePacked
 from deql.linalg.gram import gram, user_weights, weighted_diagonal
 from deql.linalg.tiling import device_tile
-from deql.ranking.torch_strips import DeviceHistories, strips
+from deql.ranking.torch_rank import DeviceHistories, strips
 from deql.rules import decoupled, scale_columns
 from deql.split import HeldOut
 from deql.tuning.tuning_data import TuningData

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.errors import DataError, ParameterError
-from deql.ranking.rank import NO_ITEM
+from deql.ranking import NO_ITEM
 
 __all__ = ["METRICS", "Metric", "as_names", "lower_is_better", "parse_metric", "parse_metrics"]
 

@@ -241,8 +241,8 @@ class TestSeveralModels:
 
     def test_in_slices_as_in_one(self, split, models, monkeypatch):
         whole = evaluate(models, split.test, ALL)
-        monkeypatch.setattr("deql.evaluation.ranking_pass._LIST_ENTRIES", 1)
-        monkeypatch.setattr("deql.evaluation.ranking_pass._LEAST_USERS", 7)
+        monkeypatch.setattr("deql.evaluation.evaluator._LIST_ENTRIES", 1)
+        monkeypatch.setattr("deql.evaluation.evaluator._LEAST_USERS", 7)
         sliced = evaluate(models, split.test, ALL)
         for name in models:
             assert_same_evaluation(sliced[name], whole[name])

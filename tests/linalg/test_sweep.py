@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError
 from deql.linalg.engines.memory import Blas, invert_in_memory
-from deql.linalg.in_place import InPlace
 from deql.linalg.packed import PackedSymmetric, mirror_lower, multiply
-from deql.linalg.sweep import sweep
+from deql.linalg.sweep import InPlace, sweep
 from deql.linalg.tiling import choose_tile
 
 

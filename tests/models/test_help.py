@@ -11,7 +11,7 @@ import deql
 from deql import models
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.requirements import Requirement
+from deql.linalg.engines.resources import Requirement
 
 MODELS = sorted(models.MODEL_NAMES)
 

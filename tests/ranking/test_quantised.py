@@ -10,8 +10,9 @@ from scipy.sparse import csr_array, random_array
 import deql
 from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
+from deql.ranking import NO_ITEM
 from deql.ranking.quantised import QuantisedRows
-from deql.ranking.rank import NO_ITEM, rank
+from deql.ranking.rank import rank
 
 
 def precision(n, tile, dtype, generator, alike=0.0):

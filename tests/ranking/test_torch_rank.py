@@ -13,8 +13,7 @@ from deql.errors import DeviceError  # noqa: E402
 from deql.linalg.engines.torch_packed import DevicePacked  # noqa: E402
 from deql.linalg.packed import PackedSymmetric  # noqa: E402
 from deql.ranking.rank import rank  # noqa: E402
-from deql.ranking.torch_rank import Scan, scan  # noqa: E402
-from deql.ranking.torch_strips import DeviceHistories, batches, strips  # noqa: E402
+from deql.ranking.torch_rank import DeviceHistories, Scan, batches, scan, strips  # noqa: E402  # noqa: E402
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 import deql
 from deql import Interactions
 from deql.errors import DataError, JournalError, ParameterError
-from deql.tuning.tuning_summary import edges
+from deql.tuning.tuning_result import edges
 from tests.tuning.common import SMALL, findings, market
 
 GRID = {"l2": [1, 10, 100], "dropout": [0.2, 0.5, 0.8], "user_power": 0, "b": [0, 1], "popularity_power": 0}

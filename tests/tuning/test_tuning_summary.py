@@ -4,7 +4,7 @@ import pytest
 
 from deql._system.tables import text_table
 from deql.tuning.space import Space
-from deql.tuning.tuning_summary import edges, leaderboard_grid
+from deql.tuning.tuning_result import edges, leaderboard_grid
 from tests.tuning.made import GRID, made, row
 
 

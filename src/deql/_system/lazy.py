@@ -1,13 +1,17 @@
-"""Names of a package that are imported at their first use, so that importing the package costs nothing."""
+"""Names that are imported at their first use, so that importing a package, or the program's help, costs nothing."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["lazy_exports"]
+if TYPE_CHECKING:
+    import narwhals as nw
+    import polars as pl
+
+__all__ = ["lazy_exports", "lazy_module", "nw", "pl"]
 
 
 def lazy_exports(
@@ -28,7 +32,7 @@ def lazy_exports(
     --------
     >>> find, names = lazy_exports("deql._system.lazy", {"math": ["tau"]})
     >>> names(), round(find("tau"), 2)
-    (['lazy_exports', 'tau'], 6.28)
+    (['lazy_exports', 'lazy_module', 'nw', 'pl', 'tau'], 6.28)
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 
@@ -42,3 +46,27 @@ def lazy_exports(
         return value
 
     return find, lambda: sorted({*home_of, *modules, *getattr(sys.modules[package], "__all__", ())})
+
+
+def lazy_module(name: str) -> Any:
+    """What stands for a module, and imports it when it is first asked for one of its names.
+
+    Examples
+    --------
+    >>> colours = lazy_module("colorsys")
+    >>> colours.rgb_to_hsv(0.0, 0.0, 0.5)
+    (0.0, 0.0, 0.5)
+    """
+    return _LazyModule(name)
+
+
+class _LazyModule:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+if not TYPE_CHECKING:  # polars takes long to load, and tables of plain numbers do without it
+    nw, pl = lazy_module("narwhals"), lazy_module("polars")

@@ -8,14 +8,16 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from deql import __version__
-from deql.cli.lazy_group import lazy_group
 from deql.cli.output import option_name, say
 from deql.errors import DeqlError, ParameterError, Setting, reason
 
@@ -41,14 +43,48 @@ DATA_COMMANDS = {
     "prepare": "Prepare one of the paper's data sets as the paper did, and say how its counts compare.",
 }
 
-app = lazy_group(
+
+def _lazy_group(package: str, commands: Mapping[str, str], **options: Any) -> typer.Typer:
+    """A group of commands, each a function in the module of its name, which is imported when it is invoked.
+
+    Parameters
+    ----------
+    package : str
+        Where the modules are.
+    commands : dict of str
+        What the list of commands says of each: the first paragraph of the function's docstring, which is not
+        imported for it.
+    **options
+        Of ``typer.Typer``.
+    """
+
+    class LazyGroup(TyperGroup):
+        def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+            name, command, rest = super().resolve_command(ctx, args)
+            if name is not None and name in commands:
+                alone = typer.Typer(add_completion=False)
+                alone.command(name)(getattr(import_module(f"{package}.{name}"), name))
+                command = get_command(alone)
+            return name, command, rest
+
+    group = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=False, **options)
+    for name, text in commands.items():
+        group.command(name, help=text)(_placeholder)
+    return group
+
+
+def _placeholder() -> None:
+    """Stands in the list of commands for what is imported when it is invoked."""
+
+
+app = _lazy_group(
     "deql.cli",
     COMMANDS,
     name="deql",
     help="Closed-form recommenders: exact, fast, memory-lean and explainable. Start with: deql demo",
 )
 app.add_typer(
-    lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them."), name="data"
+    _lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them."), name="data"
 )
 
 

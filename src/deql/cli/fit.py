@@ -25,7 +25,7 @@ from deql.models.linear import LinearAutoencoder
 from deql.split import Split
 from deql.tuning import Space
 from deql.tuning.space import NAMED, with_axes
-from deql.tuning.tuning_summary import summary_sentences
+from deql.tuning.tuning_result import summary_sentences
 
 __all__ = ["fit"]
 

@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from deql._system.strict_json import as_json
+from deql._system.formatting import as_json
 from deql._system.tables import Cell, Grid, text_table
 from deql.errors import printable
 

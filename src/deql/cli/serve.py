@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deql._system.units import parse_bytes
+from deql._system.formatting import parse_bytes
 from deql.cli.options import ModelFile
 from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError

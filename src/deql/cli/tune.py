@@ -36,7 +36,7 @@ from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.trials import Budget
 from deql.tuning.tuner import metrics_for
-from deql.tuning.tuning_summary import leaderboard_grid, summary_sentences
+from deql.tuning.tuning_result import leaderboard_grid, summary_sentences
 
 __all__ = ["tune"]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from deql._system.lazy import pl
 from deql.data.interactions import Interactions, ItemId
 from deql.data.readers.blocks import Block, blocks
 from deql.data.readers.columns import find_known
@@ -20,7 +21,6 @@ from deql.data.readers.sniff import layout_of
 from deql.errors import DataError, name_some, printable
 
 if TYPE_CHECKING:
-    import polars as pl
     from narwhals.typing import IntoFrame
 
 __all__ = ["TitlesLike", "with_titles"]
@@ -90,8 +90,6 @@ def _read(source: Any) -> dict[str, str]:
 
 
 def _read_file(path: Path) -> pl.DataFrame:
-    import polars as pl
-
     if not path.is_file():
         raise DataError(f"there is no file {path} with the titles")
     layout = layout_of(path)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import save_npz
 
+from deql._system.lazy import pl
 from deql.data.interactions import Interactions
 from deql.errors import ParameterError
 from deql.io.atomic import write_whole
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["ENDINGS", "as_frame", "write_table"]
 
@@ -28,8 +25,6 @@ def as_frame(data: Interactions) -> pl.DataFrame:
     >>> as_frame(Interactions.from_pairs(["ann", "bob"], [7, 9])).rows()
     [('ann', 7), ('bob', 9)]
     """
-    import polars as pl
-
     rows = np.repeat(np.arange(data.n_users), np.diff(data.matrix.indptr))
     columns = {"user": pl.Series(data.users).gather(rows), "item": pl.Series(data.items).gather(data.matrix.indices)}
     if (data.matrix.data != 1).any():

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 
 from deql.data.clean import clean
 from deql.data.interactions import Interactions, Step
+from deql.data.read import read_interactions
+from deql.data.readers.blocks import COMPRESSED
 from deql.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from deql.split import Split
+from deql.split import HeldOut, Split, split_strong
 
 __all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "locate", "prepare", "read_lightgcn_split"]
 
@@ -149,9 +149,6 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
     ...
     deql.errors.DataError: there is no folder no-such-folder with the files of ml20m (GroupLens, MovieLens 20M)
     """
-    from deql.data.read import read_interactions
-    from deql.split import split_strong
-
     if name not in PRESETS:
         raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}", parameter="name")
     preset, folder = PRESETS[name], Path(folder)
@@ -200,8 +197,6 @@ def _join(split: Split) -> Interactions:
 
 def _require(name: str, folder: Path, names: Sequence[str]) -> tuple[str, Path]:
     """The first of the names that the folder has a file for, and that file."""
-    from deql.data.readers.blocks import COMPRESSED
-
     for wanted in names:
         for compression in ("", *COMPRESSED):
             found = sorted(folder.glob(wanted + compression))
@@ -237,10 +232,6 @@ def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
     >>> split.train.n_users, split.train.n_items, split.test.held_out.history(0)
     (2, 3, [3])
     """
-    from deql.data.read import read_interactions
-    from deql.data.readers.blocks import COMPRESSED
-    from deql.split import HeldOut, Split
-
     folder = Path(folder)
     halves = []
     for name in ("train.txt", "test.txt"):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
-from deql._system.strict_json import as_json
+from deql._system.formatting import as_json
 from deql.data import as_interactions
 from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
 from deql.errors import ParameterError
-from deql.split.draw import check_share
+from deql.split.protocols import check_share
 
 __all__ = ["Evaluation"]
 

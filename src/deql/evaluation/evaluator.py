@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias, overload
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback, stages
 from deql.data.interactions import masked
 from deql.errors import DataError, ParameterError
-from deql.evaluation.accumulator import MetricAccumulator, find_hits
 from deql.evaluation.evaluation_result import Evaluation
-from deql.evaluation.ranking_pass import group_models, ranked_slices
 from deql.metrics import METRICS, Metric, parse_metric, parse_metrics
 from deql.models.base import Recommender
+from deql.ranking import NO_ITEM
 from deql.ranking.histories import encode_histories
 from deql.split import HeldOut
 
-__all__ = ["Models", "check_metrics", "evaluate"]
+__all__ = [
+    "MetricAccumulator",
+    "Models",
+    "RankedSlice",
+    "check_metrics",
+    "evaluate",
+    "find_hits",
+    "group_models",
+    "ranked_slices",
+]
+
+_LIST_ENTRIES = 2**24
+_LEAST_USERS, _MOST_USERS = 2**10, 2**16
+"""Users of a slice: as many as their lists, of all models, take entries; each slice reads all of P."""
 
 Models: TypeAlias = Recommender | Sequence[Recommender] | Mapping[str, Recommender]
 """One model, several, or several by name."""
@@ -178,3 +193,162 @@ def _without(matrix: csr_array, other: csr_array) -> csr_array:
     entries, others = (_rows(part) * part.shape[1] + part.indices for part in (matrix, other))
     kept = ~np.isin(entries, others)
     return matrix if kept.all() else masked(matrix, kept)
+
+
+@dataclass(frozen=True)
+class RankedSlice:
+    """The lists of some users: models × users × k columns, and squared scores, models × users, if asked for."""
+
+    rows: slice
+    columns: NDArray[np.int32]
+    squares: NDArray[np.float64] | None
+
+
+def group_models(models: Sequence[Recommender]) -> list[list[int]]:
+    """Positions of the models that share a fit, together; every other model alone.
+
+    Examples
+    --------
+    >>> import deql
+    >>> first = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
+    >>> group_models([first, deql.Popularity(), first.with_rule(b=2.0)])
+    [[0, 2], [1]]
+    """
+    groups: dict[tuple[str, int], list[int]] = {}
+    for position, model in enumerate(models):
+        shared = model._shared_fit
+        groups.setdefault(("alone", position) if shared is None else ("shared", id(shared)), []).append(position)
+    return list(groups.values())
+
+
+def ranked_slices(
+    models: Sequence[Recommender], matrix: csr_array, k: int, squares: bool, report: ProgressCallback | None
+) -> Iterator[RankedSlice]:
+    """Best unseen columns of every user under every model of a group, in slices of users.
+
+    Parameters
+    ----------
+    models : sequence of fitted models
+        A group of :func:`group_models`.
+    matrix : csr_array
+        Histories in the models' columns. A user without any, a cold start, gets the popularity fallback.
+    k : int
+        Length of the lists.
+    squares : bool
+        Whether Σ score² over the items a user does not have is wanted too; it is 0 for users without
+        a history.
+    report : callable, optional
+        Called as ``report(done, total)``.
+    """
+    model, users = models[0], matrix.shape[0]
+    k = min(k, len(model.items_))
+    per_slice = max(_LEAST_USERS, min(_MOST_USERS, _LIST_ENTRIES // (k * len(models))))
+    slices = -(-users // per_slice)
+    bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
+    for number, (first, last) in enumerate(pairwise(bounds)):
+        part = matrix if slices == 1 else matrix[first:last]
+
+        def tell(done: int, total: int, before: int = number) -> None:
+            if report is not None:
+                report(before * total + done, slices * total)
+
+        sums = np.zeros((len(models), last - first)) if squares else None
+        columns = model._rank_group(models, part, k, sums, None if report is None else tell)
+        cold = np.diff(part.indptr) == 0
+        if cold.any():
+            columns[:, cold] = model._popular(k, np.ones(len(model.items_), bool))[0]
+        yield RankedSlice(slice(first, last), columns, sums)
+
+
+class MetricAccumulator:
+    """One model's metrics so far.
+
+    Parameters
+    ----------
+    wanted : dict of str to (Metric, int)
+        The metrics, as :func:`~deql.metrics.parse_metrics` gives them.
+    held_out : ndarray of int64
+        How many items of each user are held out.
+    item_counts : ndarray of int64
+        How many training users have each item.
+    n_users : int
+        How many training users there are.
+
+    Examples
+    --------
+    >>> from deql.metrics import parse_metrics
+    >>> metrics = MetricAccumulator(parse_metrics("recall@2"), np.array([2, 1]), np.array([3, 1, 1]), 3)
+    >>> metrics.add(slice(0, 1), np.array([[2, 0]]), np.array([[True, False]]))
+    >>> metrics.add(slice(1, 2), np.array([[1, 2]]), np.array([[True, False]]))
+    >>> metrics.result(seen=4)
+    ({'recall@2': 0.75}, {'recall@2': array([0.5, 1. ])})
+    """
+
+    def __init__(
+        self,
+        wanted: Mapping[str, tuple[Metric, int]],
+        held_out: NDArray[np.int64],
+        item_counts: NDArray[np.int64],
+        n_users: int,
+    ) -> None:
+        self._wanted, self._held_out, self._item_counts, self._n_users = wanted, held_out, item_counts, n_users
+        self._per_user = {text: np.empty(len(held_out)) for text, (metric, _) in wanted.items() if metric.of_users}
+        self._times = {
+            text: np.zeros(len(item_counts), np.int64) for text, (metric, _) in wanted.items() if not metric.of_users
+        }
+
+    def add(
+        self,
+        rows: slice,
+        columns: NDArray[np.int32],
+        hits: NDArray[np.bool_],
+        errors: NDArray[np.float64] | None = None,
+    ) -> None:
+        """The lists of the users in ``rows``, which of their items were held out, and squared errors if wanted."""
+        for text, (metric, k) in self._wanted.items():
+            if metric.of == "hits":
+                self._per_user[text][rows] = metric.function(hits, self._held_out[rows], k)
+            elif metric.of == "lists":
+                self._per_user[text][rows] = metric.function(columns, self._item_counts, self._n_users, k)
+            elif metric.of == "catalogue":
+                near = columns[:, :k]
+                self._times[text] += np.bincount(near[near != NO_ITEM], minlength=len(self._item_counts))
+            else:
+                self._per_user[text][rows] = errors
+
+    def result(self, seen: int) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
+        """Means and users' values; ``seen`` is the number of seen interactions."""
+        means = {}
+        for text, (metric, _) in self._wanted.items():
+            if metric.of == "errors":
+                self._per_user[text] = metric.function(self._per_user[text], seen)
+            means[text] = float(self._per_user[text].mean()) if metric.of_users else metric.function(self._times[text])
+        return means, self._per_user
+
+
+def find_hits(columns: NDArray[np.int32], truth: csr_array) -> NDArray[np.bool_]:
+    """Whether each ranked column is in the user's row of ``truth``: models × users × k, as the lists are.
+
+    Examples
+    --------
+    >>> find_hits(np.array([[[1, 0], [2, NO_ITEM]]], np.int32), csr_array([[0, 1, 0], [1, 0, 1]])).tolist()
+    [[[True, False], [True, False]]]
+    """
+    hits = np.empty(columns.shape, bool)
+    _look_up(columns, truth.indptr, truth.indices, np.zeros(truth.shape[1], bool), hits)
+    return hits
+
+
+@njit(cache=True, nogil=True)
+def _look_up(columns, indptr, indices, held_out, hits):  # type: ignore[no-untyped-def]
+    # held_out is all False between users: one such array serves them all, and no list needs a search.
+    models, users, k = columns.shape
+    for u in range(users):
+        for p in range(indptr[u], indptr[u + 1]):
+            held_out[indices[p]] = True
+        for m in range(models):
+            for t in range(k):
+                column = columns[m, u, t]
+                hits[m, u, t] = column != NO_ITEM and held_out[column]
+        for p in range(indptr[u], indptr[u + 1]):
+            held_out[indices[p]] = False

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from deql._system.threads import blas_limited, run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
@@ -114,8 +115,6 @@ def ridge_inverse(S: Matrix, l2: float) -> Matrix:
         good = sweep_block(A, len(A), np.empty(len(A)), least)
         inverse = -A
     else:
-        from scipy.linalg import lapack
-
         with blas_limited():
             factor, failed = lapack.dpotrf(A, lower=1, overwrite_a=1)
             good = not failed and factor.diagonal().min() ** 2 > least

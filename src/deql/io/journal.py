@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from deql._system.strict_json import as_json
+from deql._system.formatting import as_json
 from deql.errors import JournalError, Setting, reason
 from deql.io.atomic import try_lock
 

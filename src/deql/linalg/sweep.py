@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 from deql._system.progress import ProgressCallback
 from deql.errors import NotPositiveDefiniteError
+from deql.linalg.packed import PackedSymmetric
 
-__all__ = ["BlockProducts", "Piece", "Tiles", "not_positive", "sweep"]
+__all__ = ["BlockProducts", "InPlace", "Piece", "Tiles", "not_positive", "sweep"]
 
 
 class Piece(NamedTuple):
@@ -99,7 +100,7 @@ def sweep(tiles: Tiles, products: BlockProducts, report: ProgressCallback | None
     --------
     >>> import numpy as np
     >>> from deql.linalg.packed import PackedSymmetric
-    >>> from deql.linalg.in_place import InPlace
+    >>> from deql.linalg.sweep import InPlace
     >>> from deql.linalg.engines.memory import Blas
     >>> a = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]]), tile=2)
     >>> sweep(InPlace(a), Blas(a.dtype))
@@ -122,3 +123,61 @@ def sweep(tiles: Tiles, products: BlockProducts, report: ProgressCallback | None
         tiles.scatter(start, stop, solved)
         if report is not None:
             report(number, len(pivots))
+
+
+class InPlace:
+    """Tiles of a packed matrix.
+
+    Parameters
+    ----------
+    matrix : PackedSymmetric
+        Its store may be an array or a tensor.
+    blocks_per_pivot : int, default 1
+        How many block columns a pivot takes.
+    """
+
+    def __init__(self, matrix: PackedSymmetric, blocks_per_pivot: int = 1) -> None:
+        self.n = matrix.n
+        self.tile = matrix.tile
+        self.width = matrix.tile * blocks_per_pivot
+        self.blocks = [matrix.block(index) for index in range(matrix.n_blocks)]
+
+    def pivots(self) -> list[tuple[int, int]]:
+        return [(start, min(start + self.width, self.n)) for start in range(0, self.n, self.width)]
+
+    def gather(self, start: int, stop: int, panel: Any) -> None:
+        for left, block in self._until(stop):
+            right = left + block.shape[1]
+            if left < start:  # the pivot's rows here are the mirror images of its columns above it
+                panel[left:right] = self._fetch(block[start - left : stop - left]).T
+            else:
+                panel[left:, left - start : right - start] = self._fetch(block)
+                panel[left:right, right - start :] = panel[right:stop, left - start : right - start].T
+
+    def pieces(self, start: int, stop: int) -> Iterator[Piece]:
+        for left, block in self._until(start):
+            yield Piece(left, left, block[: start - left])
+            if stop < self.n:
+                yield Piece(stop, left, block[stop - left :])
+        for index in range(-(-stop // self.tile), len(self.blocks)):
+            yield Piece(index * self.tile, index * self.tile, self.blocks[index])
+
+    def scatter(self, start: int, stop: int, panel: Any) -> None:
+        for left, block in self._until(stop):
+            right = left + block.shape[1]
+            if left < start:
+                self._put(panel[left:right].T, block[start - left : stop - left])
+            else:
+                self._put(panel[left:, left - start : right - start], block)
+
+    def _until(self, stop: int) -> Iterator[tuple[int, Any]]:
+        """The blocks left of column ``stop``."""
+        return ((index * self.tile, self.blocks[index]) for index in range(-(-stop // self.tile)))
+
+    def _fetch(self, stored: Any) -> Any:
+        """Part of the store, where the panel is."""
+        return stored
+
+    def _put(self, values: Any, stored: Any) -> None:
+        """Copy part of a panel to the store."""
+        stored[:] = values

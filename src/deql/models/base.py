@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
-from deql._system.docstrings import with_inherited_sections
+from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
-from deql._system.representation import short_repr
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.io import model_file
 from deql.io.model_file import ModelRecord
+from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
-from deql.ranking.histories import NO_ITEM, Histories, History, Recommendations, allowed_items, encode_histories
+from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 

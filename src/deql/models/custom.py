@@ -12,7 +12,7 @@ from scipy.sparse import csc_array, issparse
 
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, name_some
-from deql.models.explicit import ExplicitAutoencoder
+from deql.models.stored import ExplicitAutoencoder
 
 __all__ = ["CustomLinear"]
 

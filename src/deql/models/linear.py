@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,16 @@ from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io import model_file
 from deql.linalg.engines.engine import Engine, Problem
-from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config
-from deql.linalg.solve import solve
+from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
-from deql.models.solvable import check_solvable_without_ridge
 from deql.ranking.kernels import contributions, score_pairs
+from deql.ranking.quantised import QuantisedRows
 from deql.ranking.rank import rank
 from deql.ranking.shortlist import user_bounds
 from deql.rules import paper_l2, scale_columns
-
-if TYPE_CHECKING:
-    from deql.ranking.quantised import QuantisedRows
 
 __all__ = ["LinearAutoencoder"]
 
@@ -305,8 +301,6 @@ class LinearAutoencoder(Recommender):
         >>> model.quantize_rows().recommend([["y"]], k=1).ids.tolist()
         [['x']]
         """
-        from deql.ranking.quantised import QuantisedRows
-
         self._check_fitted()
         self.quantized_rows_ = QuantisedRows.fill(self.precision_)
         return self
@@ -323,8 +317,6 @@ class LinearAutoencoder(Recommender):
             Keep the rows of :meth:`quantize_rows` in the file, which is then half as large again: who loads it, or
             serves it, has them at once.
         """
-        from deql.ranking.quantised import QuantisedRows
-
         self._check_fitted()
         record = self._as_record()
         if quantized_rows:
@@ -370,8 +362,6 @@ class LinearAutoencoder(Recommender):
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
         self.on_device_ = self.quantized_rows_ = None
         if "row_codes" in arrays:
-            from deql.ranking.quantised import QuantisedRows
-
             codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
             self.quantized_rows_ = QuantisedRows(self.precision_, codes, steps)
 

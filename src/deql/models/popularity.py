@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 from deql.models.base import Recommender
-from deql.ranking.histories import NO_ITEM
+from deql.ranking import NO_ITEM
 
 __all__ = ["Popularity"]
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from deql._system.checks import check_whole
 from deql._system.progress import stages
@@ -221,8 +222,6 @@ def _factor(H: Matrix, i: int, lam: float, zero_diagonal: bool, items: Any) -> M
         lost = np.flatnonzero(lower.diagonal() ** 2 <= len(H) * np.finfo(float).eps * H.diagonal())
         pivot = int(lost[0]) if lost.size else None
     except np.linalg.LinAlgError:
-        from scipy.linalg.lapack import dpotrf
-
         info = int(dpotrf(H, lower=1)[1])
         pivot = info - 1 if info > 0 else i  # the two may differ by a rounding
     if pivot is None:
@@ -244,7 +243,5 @@ def _factor(H: Matrix, i: int, lam: float, zero_diagonal: bool, items: Any) -> M
 
 def _substitute(upper: Matrix, rows: Matrix) -> Matrix:
     """H⁻¹ times each row."""
-    from scipy.linalg.lapack import dpotrs
-
     solved: Matrix = dpotrs(upper, rows.T)[0].T
     return solved

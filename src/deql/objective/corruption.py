@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deql._system.checks import check_range
+from deql.data import as_interactions
 from deql.errors import DataError, ParameterError
+from deql.linalg.gram import gram
 from deql.objective.moment_checks import as_real, as_square, check_item, check_symmetric, item_name
 from deql.objective.updates import Combination, Update
 
@@ -80,9 +82,6 @@ class Corruption:
         user_weights: ArrayLike | None = None,
         l2: float = 0.0,
     ) -> None:
-        from deql.data import as_interactions
-        from deql.linalg.gram import gram
-
         table = as_interactions(data)
         if not table.n_items:
             raise DataError("there are no items in the data")

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import deql
-from deql._system.strict_json import as_json
+from deql._system.formatting import as_json
 from deql._system.threads import thread_count
 from deql.errors import InaccurateInverseError, JournalError, NotPositiveDefiniteError
 from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, sharing

@@ -1,4 +1,5 @@
-"""Numba kernels for a user's candidates: one list for all models that share P, and the best of it under each.
+"""Numba kernels that decide among a user's candidates: one list for all models that share P, the best of it under each,
+and sums that no order of addition changes, which make an explanation add up to its score.
 
 A candidate is a column i and its sum Σ_j x_j·P_ji, which no model changes. Models that are alike, such as
 those of a sweep over b, want nearly the same columns, so their common list is hardly longer than one model's.
@@ -7,10 +8,42 @@ It is in the order of the columns, so of equal scores the one at the earlier pla
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
-__all__ = ["cut_back", "keep_best", "score_candidates", "select_best", "sort_best"]
+__all__ = ["add_exactly", "cut_back", "keep_best", "score_candidates", "select_best", "sort_best"]
+
+
+@njit(cache=True, nogil=True)
+def add_exactly(parts):  # type: ignore[no-untyped-def]
+    """Round the parts, in place, so that they add up exactly in whatever order, and return their sum.
+
+    They are rounded to a common power of two so small that it is lost in float64's last bit of the
+    largest possible partial sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> parts = np.array([0.1, 0.2, 0.3])
+    >>> bool(add_exactly(parts) == parts[::-1].sum() == parts.sum())
+    True
+    """
+    total = 0.0
+    for t in range(len(parts)):
+        total += abs(parts[t])
+    if total == 0.0:
+        return 0.0
+    # total ≤ 2^exponent, so parts are multiples of 2^(exponent − 51). Adding and taking away a number
+    # whose last bit is that large rounds to it.
+    _, exponent = math.frexp(total)
+    large = math.ldexp(1.5, max(exponent - 51, -1074) + 52)
+    score = 0.0
+    for t in range(len(parts)):
+        parts[t] = (parts[t] + large) - large
+        score += parts[t]
+    return score
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, issparse
 from deql.data import Interactions
 from deql.data.interactions import ItemId, SparseMatrix, canonical
 from deql.errors import ParameterError, UnknownItemError, name_some
-from deql.ranking.rank import NO_ITEM
+from deql.ranking import NO_ITEM
 
 __all__ = ["NO_ITEM", "Histories", "History", "Recommendations", "allowed_items", "encode_histories", "known_columns"]
 

@@ -11,8 +11,7 @@ import numpy as np
 from numba import njit
 
 from deql.linalg.tiling import STRIP
-from deql.ranking.candidates import cut_back, keep_best, score_candidates, select_best, sort_best
-from deql.ranking.exact_sum import add_exactly
+from deql.ranking.candidates import add_exactly, cut_back, keep_best, score_candidates, select_best, sort_best
 from deql.ranking.prefetch import LINE, prefetch
 
 __all__ = ["SPARE", "contributions", "finish_users", "pack_strips", "scan_users", "score_pairs"]
@@ -34,7 +33,7 @@ of that and one of rounded parts by m·2⁻⁵¹ + 3·2⁻⁵³: twice their sum
 def contributions(data, base, width, gain, shift, items, values, target, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with x_j·W_{j,target} for each item j of a history and return their sum.
 
-    The parts are rounded so that they add up exactly (see :func:`~deql.ranking.exact_sum.add_exactly`).
+    The parts are rounded so that they add up exactly (see :func:`~deql.ranking.candidates.add_exactly`).
     """
     for t in range(len(items)):
         row, column = max(items[t], target), min(items[t], target)

@@ -15,6 +15,8 @@ from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
+from deql.ranking import NO_ITEM
+from deql.ranking.kernels import SPARE, finish_users, pack_strips, scan_users
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -22,11 +24,7 @@ if TYPE_CHECKING:
     from deql.linalg.engines.torch_packed import DevicePacked
     from deql.ranking.quantised import QuantisedRows
 
-# The kernels are imported where they are used: NO_ITEM is needed on hosts without numba, too.
-__all__ = ["NO_ITEM", "rank"]
-
-NO_ITEM = -1
-"""Fills a row of item numbers when fewer than k items are left; the score beside it is NaN."""
+__all__ = ["rank"]
 
 Candidates = tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]
 """Sums and columns, users × room, and how many each user has."""
@@ -103,8 +101,6 @@ def rank(
     >>> items.tolist(), scores.round(6).tolist()
     ([[1, 2]], [[0.5, 0.2]])
     """
-    from deql.ranking.kernels import SPARE
-
     users, n = matrix.shape
     if not matrix.has_canonical_format:  # the kernels would write beside their arrays
         raise ValueError("histories must have their columns sorted within rows, each once")
@@ -164,8 +160,6 @@ def _scan(
     report: ProgressCallback | None,
 ) -> Candidates:
     """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
-    from deql.ranking.kernels import pack_strips, scan_users
-
     n, tile = precision.n, precision.tile
     if tile < n and tile % STRIP:
         raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {tile}")
@@ -216,8 +210,6 @@ def _finish(
     scores: NDArray[np.float64],
 ) -> None:
     """Decide among the candidates, wherever they were found."""
-    from deql.ranking.kernels import finish_users
-
     # What the parts of any score of a user can add up to in size: |P_ji| ≤ √(P_jj·P_ii), as P is positive definite.
     roots = np.sqrt(abs(precision.diagonal()))
     sizes = abs(matrix) @ roots * abs(gains * roots).max(axis=1)[:, None]

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
+from deql.ranking import NO_ITEM
 from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import SPARE
-from deql.ranking.rank import NO_ITEM
 
 __all__ = ["rank_scores", "user_bounds"]
 

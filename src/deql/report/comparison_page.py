@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from deql._system.tables import Grid, p_value
 from deql.evaluation.comparison import Comparison
@@ -81,8 +82,6 @@ def mean_interval(sample: NDArray[np.float64]) -> plots.Interval:
     >>> [round(value, 3) for value in mean_interval(np.array([0.01, 0.02, 0.03]))]
     [0.02, -0.005, 0.045]
     """
-    from scipy.special import stdtrit
-
     n, mean = len(sample), float(sample.mean())
     half = float(stdtrit(n - 1, 0.975) * sample.std(ddof=1) / math.sqrt(n)) if n > 1 else 0.0
     return mean, mean - half, mean + half

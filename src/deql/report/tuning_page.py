@@ -13,8 +13,7 @@ from deql.report import page, plots
 from deql.report.page import Figure
 from deql.report.plots import Labels
 from deql.tuning.space import PARAMETERS, Point, Space
-from deql.tuning.tuning_result import Tuning
-from deql.tuning.tuning_summary import best_by_point, edges, is_between_values, leaderboard_grid
+from deql.tuning.tuning_result import Tuning, best_by_point, edges, is_between_values, leaderboard_grid
 
 __all__ = ["describe_space", "rank_correlation", "tuning_page"]
 

@@ -27,7 +27,7 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import deql
-from deql._system.strict_json import as_json
+from deql._system.formatting import as_json
 from deql.errors import DeqlError, UnknownItemError, name_some
 from deql.serve import answers, schemas
 from deql.serve.middleware import RequestMiddleware, internal_message

@@ -12,14 +12,21 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from deql._system.lazy import lazy_module
+
 if TYPE_CHECKING:
-    from prometheus_client import Counter
+    import prometheus_client as prometheus
+    from prometheus_client import multiprocess
+else:  # it looks at FOLDER when it is imported, and the supervisor sets that later than it imports this
+    prometheus = lazy_module("prometheus_client")
+    multiprocess = lazy_module("prometheus_client.multiprocess")
 
 __all__ = [
     "FOLDER",
     "JsonLogFormatter",
     "Metrics",
     "configure_logs",
+    "forget_process",
     "log",
     "notify_systemd",
     "reload_counter",
@@ -107,28 +114,31 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        # prometheus_client looks at FOLDER when it is imported, and the supervisor sets it later than it imports this.
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
-        self._registry = own = CollectorRegistry()
-        self._requests = Counter("deql_requests", "Requests answered.", ["route", "method", "status"], registry=own)
-        self._seconds = Histogram(
+        self._registry = own = prometheus.CollectorRegistry()
+        self._requests = prometheus.Counter(
+            "deql_requests", "Requests answered.", ["route", "method", "status"], registry=own
+        )
+        self._seconds = prometheus.Histogram(
             "deql_request_seconds", "From a request's headers to the end of its answer.", ["route"], registry=own,
             buckets=_SECONDS,
         )  # fmt: skip
-        self.in_flight = Gauge(
+        self.in_flight = prometheus.Gauge(
             "deql_requests_in_flight", "Requests being answered now.", registry=own, multiprocess_mode="livesum"
         )
-        self._histories = Counter("deql_histories", "Histories ranked.", registry=own)
-        self._batches = Histogram("deql_batch_size", "Histories ranked in one pass.", registry=own, buckets=_SIZES)
-        self._workers = Gauge(
+        self._histories = prometheus.Counter("deql_histories", "Histories ranked.", registry=own)
+        self._batches = prometheus.Histogram(
+            "deql_batch_size", "Histories ranked in one pass.", registry=own, buckets=_SIZES
+        )
+        self._workers = prometheus.Gauge(
             "deql_workers", "Workers that answer from a model.", registry=own, multiprocess_mode="livesum"
         )
-        self._loaded = Gauge(
+        self._loaded = prometheus.Gauge(
             "deql_model_loaded_timestamp_seconds", "When the first worker took up its model.",
             registry=own, multiprocess_mode="livemin",
         )  # fmt: skip
-        self._items = Gauge("deql_model_items", "Items of the model.", registry=own, multiprocess_mode="livemax")
+        self._items = prometheus.Gauge(
+            "deql_model_items", "Items of the model.", registry=own, multiprocess_mode="livemax"
+        )
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -148,22 +158,18 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it; of all workers if there are several."""
-        from prometheus_client import CollectorRegistry, generate_latest
-
         if FOLDER not in os.environ:
-            return generate_latest(self._registry)
-        from prometheus_client.multiprocess import MultiProcessCollector
-
-        everyone = CollectorRegistry()
-        MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
-        return generate_latest(everyone)
+            return prometheus.generate_latest(self._registry)
+        everyone = prometheus.CollectorRegistry()
+        multiprocess.MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
+        return prometheus.generate_latest(everyone)
 
 
-def reload_counter() -> Counter:
+def reload_counter() -> prometheus.Counter:
     """Counts reloads of the model file by outcome: ``changed``, ``unchanged`` or ``rejected``; for the supervisor."""
-    from prometheus_client import CollectorRegistry, Counter
-
-    return Counter("deql_reloads", "Reloads of the model file.", ["outcome"], registry=CollectorRegistry())
+    return prometheus.Counter(
+        "deql_reloads", "Reloads of the model file.", ["outcome"], registry=prometheus.CollectorRegistry()
+    )
 
 
 def notify_systemd(*lines: str) -> None:
@@ -176,3 +182,8 @@ def notify_systemd(*lines: str) -> None:
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.connect(address)
         sender.sendall("\n".join(lines).encode())
+
+
+def forget_process(pid: int, folder: str) -> None:
+    """Take a worker that has ended out of the numbers that count those that live; for the supervisor."""
+    multiprocess.mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]

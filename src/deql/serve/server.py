@@ -32,7 +32,7 @@ from uvicorn.supervisors import Multiprocess
 
 from deql.errors import ParameterError, reason
 from deql.serve import monitoring, snapshot
-from deql.serve.monitoring import FOLDER, log, notify_systemd
+from deql.serve.monitoring import FOLDER, forget_process, log, notify_systemd
 from deql.serve.settings import Settings
 from deql.serve.shared_model import SharedModel
 from deql.serve.snapshot import Snapshot
@@ -228,15 +228,13 @@ class _Supervisor:
             self._give_up()
 
     def _forget(self, ended: Iterable[Any]) -> None:
-        from prometheus_client.multiprocess import mark_process_dead
-
         for process in set(ended) - self._gone:
             self._gone.add(process)
             was_ready = self._share.forget(process.pid)
             self._failed_starts += not was_ready
             log("worker_died", logging.ERROR, worker=process.pid, exit=process.exitcode, ready=was_ready)
             try:
-                mark_process_dead(process.pid, self._folder)  # type: ignore[no-untyped-call]
+                forget_process(process.pid, self._folder)
             except Exception as error:  # only numbers are wrong then
                 log("forget", logging.ERROR, error, worker=process.pid)
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deql.errors import JournalError
+from deql.io.journal import read_records
+
 if TYPE_CHECKING:
     from deql.tuning.tuning_result import BCurve
 
@@ -106,9 +109,7 @@ class Settings:
 
 def read_curve(path: Path) -> dict[str, Any]:
     """What a finished search found about b, as ``GET /model/curve`` tells it."""
-    from deql.errors import JournalError  # here: the program's help needs none of it
-    from deql.io.journal import read_records
-    from deql.tuning.tuning_result import BCurve
+    from deql.tuning.tuning_result import BCurve  # here: neither the program's help nor the supervisor needs models
 
     end = next((record for record in reversed(read_records(path)) if record["step"] == "end"), None)
     if end is None:

@@ -1,9 +1,7 @@
 """Honest splits: what a model is evaluated on it has not seen."""
 
 from deql.split.parts import HeldOut, Split, load_split
-from deql.split.protocols import PROTOCOLS, make_splits
-from deql.split.strong import hold_out_users, split_strong
-from deql.split.within import split_leave_last, split_weak
+from deql.split.protocols import PROTOCOLS, hold_out_users, make_splits, split_leave_last, split_strong, split_weak
 
 __all__ = [
     "PROTOCOLS",

@@ -11,11 +11,10 @@ from scipy.sparse import csr_array
 from deql._system.progress import Stage, stages
 from deql.evaluation import Evaluation, evaluate
 from deql.linalg.engines.engine import Problem
-from deql.linalg.gram import SharedGram, user_weights, weighted_diagonal
+from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.planner.choose import choose_engine
 from deql.models import DEQL
-from deql.models.solvable import check_solvable_without_ridge
 from deql.tuning.space import Point, RuleParameters
 from deql.tuning.tuning_data import TuningData
 

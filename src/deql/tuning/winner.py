@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deql._system.strict_json import as_json
+from deql._system.formatting import as_json
+from deql._system.lazy import pl
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.significance import paired_t
@@ -14,9 +15,6 @@ from deql.models import DEQL
 from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, format_parameters
 from deql.tuning.trials import Trial, TrialStore
 from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["CURVE", "select_winner"]
 
@@ -133,8 +131,6 @@ def _row(trial: Trial, rule: RuleParameters, place: int) -> Row:
 
 
 def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
-    import polars as pl
-
     return pl.DataFrame(rows, schema=dict.fromkeys([*PARAMETERS, *metrics], pl.Float64))
 
 

@@ -9,10 +9,13 @@ torch = pytest.importorskip("torch")
 from deql.errors import DataError, DeviceError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError  # noqa: E402
 from deql.linalg.engines import torch_packed as device_packed  # noqa: E402
 from deql.linalg.engines.torch_gram import gram_on_device  # noqa: E402
-from deql.linalg.engines.torch_invert import invert_on_device, invert_through_device  # noqa: E402
+from deql.linalg.engines.torch_invert import (  # noqa: E402
+    Streamed,
+    invert_on_device,
+    invert_through_device,
+)
 from deql.linalg.engines.torch_packed import DevicePacked, open_device  # noqa: E402
 from deql.linalg.engines.torch_products import Products, arithmetic_set  # noqa: E402
-from deql.linalg.engines.torch_streaming import Streamed  # noqa: E402
 from deql.linalg.gram import gram, user_weights  # noqa: E402
 from deql.linalg.invert import check_inverse  # noqa: E402
 from deql.linalg.packed import PackedSymmetric  # noqa: E402

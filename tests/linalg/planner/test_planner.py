@@ -11,13 +11,11 @@ import pytest
 from scipy.sparse import csr_array
 
 import deql
-from deql._system.strict_json import as_json
-from deql._system.units import parse_bytes, show_bytes
+from deql._system.formatting import as_json, parse_bytes, show_bytes
 from deql.engines import Auto, Disk, Torch
 from deql.errors import DataError, ParameterError, TooLargeError
 from deql.linalg.engines import disk, resources
-from deql.linalg.engines.requirements import ProblemSize, Requirement
-from deql.linalg.engines.resources import Device, Resources
+from deql.linalg.engines.resources import Device, ProblemSize, Requirement, Resources
 from deql.linalg.planner import calibration, choose, planner
 from deql.linalg.planner.calibration import device_rates, disk_rates, predict
 from deql.linalg.planner.choose import choose_engine

@@ -1,18 +1,19 @@
-"""``deql data info``: what is in a table."""
+"""``deql data info``: what is in a table, its counts, shapes and skew."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deql.cli.options import AsJson, TableFile, TableOptions, with_options
 from deql.cli.output import bar, console, print_json, rich_table
 from deql.data import Interactions
 from deql.data.clean import describe_steps
-from deql.data.summary import profile
 
-__all__ = ["info"]
+__all__ = ["info", "profile"]
 
 
 @with_options
@@ -62,3 +63,45 @@ def _moment(seconds: float) -> str:
     if 1e8 < seconds < 1e10:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
     return f"{seconds:,.15g}"
+
+
+def profile(data: Interactions) -> dict[str, Any]:
+    """Numbers that describe a table, as plain values.
+
+    Returns
+    -------
+    dict
+        ``users``, ``items``, ``interactions``, ``density`` and ``item_user_ratio`` as in the paper's table
+        of data sets; quartiles of ``items_per_user`` and ``users_per_item``; the ``top_share`` of
+        interactions that go to the most popular tenth of the items; ``weights`` and ``times`` if there are any.
+
+    Examples
+    --------
+    >>> facts = profile(Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"]))
+    >>> facts["density"], facts["items_per_user"]["median"]
+    (0.75, 1.5)
+    """
+    per_user = np.diff(data.matrix.indptr)
+    per_item = np.bincount(data.matrix.indices, minlength=data.n_items)
+    most = np.sort(per_item)[::-1][: max(1, round(0.1 * data.n_items))]
+    facts: dict[str, Any] = {
+        "users": data.n_users,
+        "items": data.n_items,
+        "interactions": data.n_interactions,
+        "density": data.n_interactions / max(1, data.n_users * data.n_items),
+        "item_user_ratio": data.n_items / max(1, data.n_users),
+        "items_per_user": _spread(per_user),
+        "users_per_item": _spread(per_item),
+        "top_share": float(most.sum() / max(1, data.n_interactions)),
+    }
+    if (data.matrix.data != 1).any():
+        facts["weights"] = _spread(data.matrix.data)
+    if data.times is not None:
+        facts["times"] = {"first": float(data.times.min()), "last": float(data.times.max())}
+    return facts
+
+
+def _spread(values: NDArray[Any]) -> dict[str, float]:
+    low, quarter, median, three, high = np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).tolist()
+    return {"min": low, "quarter": quarter, "median": median, "mean": float(values.mean()),
+            "three_quarters": three, "max": high}  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.data.split_files import SplitFile, show_split, split_facts
+from deql.cli.data.split import SplitFile, show_split, split_facts
 from deql.cli.options import AsJson, Seed, check_outputs, show_steps
 from deql.cli.output import console, print_json, rich_table
 from deql.datasets import public

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from deql.cli.data.split_files import SplitFile, show_split, split_facts
 from deql.cli.data_source import ProtocolName, SplitOptions
 from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
-from deql.cli.output import print_json
-from deql.split import PROTOCOLS
+from deql.cli.output import console, file_size, print_json, rich_table, say
+from deql.data.clean import describe_steps
+from deql.split import PROTOCOLS, Split
 
-__all__ = ["split"]
+__all__ = ["SplitFile", "show_split", "split", "split_facts"]
+
+SplitFile = Annotated[Path, typer.Option("--out", "-o", help="Split file to write.")]
 
 
 @with_options
@@ -39,3 +41,28 @@ def split(
         print_json(split_facts(made, out))
     else:
         show_split(made, out)
+
+
+def show_split(split: Split, out: Path) -> None:
+    """The sizes of its parts, and the file."""
+    columns = ("users", "items", "seen", "held_out")
+    rows = [
+        (part["part"], *("" if part[name] is None else f"{part[name]:,}" for name in columns)) for part in split.sizes()
+    ]
+    console().print(rich_table("", ["part", "users", "items", "seen", "held out"], rows))
+    print(split.describe())
+    say(f"wrote {out} ({file_size(out)})")
+
+
+def split_facts(split: Split, out: Path) -> dict[str, Any]:
+    """The same and more for machines."""
+    return {
+        "protocol": split.protocol,
+        "seed": split.seed,
+        "parameters": split.parameters,
+        "steps": describe_steps(split.train.steps),
+        "parts": split.sizes(),
+        "dropped": split.dropped,
+        "file": str(out),
+        "bytes": out.stat().st_size,
+    }

@@ -9,15 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.lazy import pl
 from deql.errors import DataError, Setting, printable, reason
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = [
     "COMPRESSED",
@@ -151,8 +149,6 @@ def refuse_other_encodings(block: Block) -> None:
 
 def numbered_lines(block: Block) -> pl.DataFrame:
     """Columns "number" and "line": the stripped lines that are not blank, and their places in the block."""
-    import polars as pl
-
     refuse_other_encodings(block)
     lines = bytes(block).decode("utf-8").split("\n")
     frame = pl.DataFrame({"line": lines}).with_row_index("number")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import csv
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, refuse_other_encodings
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.numeric_csv import ITEM, SKIP, TIME, USER, WEIGHT, parse_numbers
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.data.readers.sniff import STAND_IN, Layout, csv_records
 from deql.errors import DataError, Setting
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["DelimitedParser", "read_text"]
 
@@ -52,8 +49,6 @@ class DelimitedParser:
 
 def read_text(block: Block, layout: Layout) -> pl.DataFrame:
     """All fields of a block as text, in columns "0", "1", …; blank lines are no rows."""
-    import polars as pl
-
     text, separator = bytes(block), layout.delimiter
     if len(separator) > 1:
         text, separator = text.replace(separator.encode(), STAND_IN.encode()), STAND_IN

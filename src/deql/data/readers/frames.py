@@ -6,16 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from numbers import Number
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deql._system.lazy import nw, pl
 from deql._system.progress import ProgressCallback
 from deql.data.readers.blocks import error_at
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError, Setting
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["as_polars", "frame_rows", "scan_parquet"]
 
@@ -31,9 +29,6 @@ def as_polars(frame: Any) -> pl.LazyFrame:
     >>> as_polars(pd.DataFrame({"user": [1, 2]})).collect().to_dict(as_series=False)
     {'user': [1, 2]}
     """
-    import narwhals as nw
-    import polars as pl
-
     if isinstance(frame, pl.LazyFrame):
         return frame
     if isinstance(frame, pl.DataFrame):
@@ -64,9 +59,6 @@ def as_polars(frame: Any) -> pl.LazyFrame:
 
 def _series(column: Any) -> pl.Series:
     """One column; pandas' columns of Python objects must hold one kind of them."""
-    import narwhals as nw
-    import polars as pl
-
     if not column.implementation.is_pandas_like():
         series: pl.Series = column.to_polars()
         return series
@@ -96,8 +88,6 @@ def _refuse_mixture(name: str, values: list[Any]) -> None:
 
 def frame_names(frame: pl.LazyFrame, source: str) -> tuple[str, ...]:
     """Names of the columns."""
-    import polars as pl
-
     try:
         names = tuple(frame.collect_schema().names())
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -109,8 +99,6 @@ def frame_names(frame: pl.LazyFrame, source: str) -> tuple[str, ...]:
 
 def scan_parquet(paths: Sequence[Path]) -> pl.LazyFrame:
     """One or more Parquet files as a lazy frame."""
-    import polars as pl
-
     try:
         frame = pl.scan_parquet(list(paths))
         frame.collect_schema()
@@ -126,16 +114,15 @@ def frame_rows(
     frame: pl.LazyFrame, source: str, roles: ColumnRoles, text_ids: bool, report: ProgressCallback | None = None
 ) -> Iterator[ParsedRows]:
     """Rows of the chosen columns, about a million at a time; with ``text_ids`` 1.0 stays 1.0."""
-    import polars as pl
-    import polars.selectors as cs
-
     before = 0
     try:
         if text_ids:
-            floats = cs.by_index(roles.user, roles.item) & cs.float()
+            floats = pl.selectors.by_index(roles.user, roles.item) & pl.selectors.float()
             frame = frame.with_columns(floats.fill_nan(None).cast(pl.String))
         places = list(roles.places.values())
-        for batch in frame.select(cs.by_index(places)).collect_batches(chunk_size=_BATCH, maintain_order=True):
+        for batch in frame.select(pl.selectors.by_index(places)).collect_batches(
+            chunk_size=_BATCH, maintain_order=True
+        ):
             columns = dict(zip(places, batch.get_columns(), strict=True))
             yield parse_rows(columns.__getitem__, roles, partial(_row_error, source, before))
             before += len(batch)

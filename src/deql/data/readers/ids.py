@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from deql._system.lazy import pl
 from deql._system.threads import run_slices, thread_count
 from deql.errors import DataError, Setting
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["IdEncoder", "RowError", "as_whole_numbers", "shortest_integers"]
 
@@ -86,8 +84,6 @@ class IdEncoder:
         """
         if not self._texts and not self._text_ids:
             return _rank_numbers(self._numbers)
-        import polars as pl  # only here: it takes long to load, and plain numbers do without
-
         if not self._texts:
             numbers, codes = _rank_numbers(self._numbers)
             return _sort_texts(pl.Series(numbers).cast(pl.String), codes)
@@ -121,8 +117,6 @@ def as_whole_numbers(text: pl.Series) -> NDArray[np.int64] | None:
     >>> as_whole_numbers(pl.Series(["10", "-3"])).tolist(), as_whole_numbers(pl.Series(["10", "03"]))
     ([10, -3], None)
     """
-    import polars as pl
-
     for part in (text.head(1), text):  # of text that is none the first mostly says so
         if not _are_whole_numbers(part).all():
             return None
@@ -146,14 +140,10 @@ def shortest_integers(numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _are_whole_numbers(text: pl.Series) -> pl.Series:
-    import polars as pl
-
     return (text.cast(pl.Int64, strict=False).cast(pl.String) == text).fill_null(False)
 
 
 def _as_categories(ids: NDArray[Any] | pl.Series) -> pl.Series:
-    import polars as pl
-
     return pl.Series(ids).cast(pl.String).cast(pl.Categorical)
 
 
@@ -180,8 +170,6 @@ def _rank_numbers(chunks: list[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArra
         rank = np.cumsum(present, dtype=np.int32)
         rank -= 1
         return np.flatnonzero(present) + low, _translate(chunks, lambda chunk, codes: _look_up(chunk, low, rank, codes))
-    import polars as pl
-
     ids = pl.concat([pl.Series(chunk).cast(pl.Int64) for chunk in filled]).unique().sort().to_numpy()
     del filled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, numbered_lines
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
@@ -12,8 +13,6 @@ __all__ = ["parse_lightgcn"]
 
 def parse_lightgcn(block: Block, roles: ColumnRoles) -> ParsedRows:
     """Rows of a block."""
-    import polars as pl
-
     cells = pl.col("line").str.split(" ")
     frame = (
         numbered_lines(block)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, refuse_other_encodings
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.ids import RowError
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError, Setting
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["NdjsonParser", "ndjson_names"]
 
@@ -30,8 +28,6 @@ class NdjsonParser:
 
     def __call__(self, block: Block) -> ParsedRows:
         """Rows of a block."""
-        import polars as pl
-
         try:
             # As text, which keeps whole numbers of any length as they are.
             schema = {self.names[place]: pl.String for place in self.roles.places.values()}
@@ -54,8 +50,6 @@ class NdjsonParser:
 
     def _as_numbers(self, column: pl.Series, row_error: RowError) -> pl.Series:
         """Ids that are numbers: all must be, and 1.0 is 1."""
-        import polars as pl
-
         if column.name not in self.numeric:
             return column
         words = column.is_not_null() & column.cast(pl.Float64, strict=False).is_null()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, numbered_lines
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
@@ -21,8 +22,6 @@ class NetflixParser:
 
     def __call__(self, block: Block) -> ParsedRows:
         """Rows of a block, which must follow the one before."""
-        import polars as pl
-
         title = pl.col("line").str.ends_with(":")
         film = pl.when(title).then(pl.col("line").str.strip_suffix(":")).forward_fill().fill_null(self.film or "")
         cells = pl.col("line").str.split_exact(",", 2)

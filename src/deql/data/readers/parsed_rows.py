@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.lazy import pl
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.ids import RowError, as_whole_numbers
 from deql.errors import Setting, name_some
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["ParsedRows", "parse_rows"]
 
@@ -99,8 +97,6 @@ def parse_rows(
 
 
 def _ids(column: pl.Series, row_error: RowError) -> NDArray[np.int64] | pl.Series:
-    import polars as pl
-
     kind = column.dtype
     if kind.is_nested() or kind in (pl.Binary, pl.Object):
         raise row_error(0, f"column {column.name} holds {kind} values: ids must be whole numbers or text")
@@ -114,8 +110,6 @@ def _ids(column: pl.Series, row_error: RowError) -> NDArray[np.int64] | pl.Serie
 
 
 def _numbers(column: pl.Series, row_error: RowError, what: str = "weight") -> NDArray[np.float64]:
-    import polars as pl
-
     if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object) or column.dtype.is_temporal():
         problem = f"column {column.name} holds {column.dtype} values where numbers belong: name another as "
         raise row_error(0, problem, Setting(what))
@@ -132,8 +126,6 @@ def _numbers(column: pl.Series, row_error: RowError, what: str = "weight") -> ND
 
 def _timestamps(column: pl.Series, row_error: RowError) -> NDArray[np.float64]:
     """Times as numbers: as they are, or seconds since 1970 for dates."""
-    import polars as pl
-
     if column.dtype == pl.String and len(column) and column.head(1).cast(pl.Float64, strict=False).null_count():
         # Only dates that are written in the one unmistakable way: 03/04/2005 is two days.
         other = ~column.str.contains(r"^\d{4}-\d{2}-\d{2}")
@@ -154,8 +146,6 @@ def _timestamps(column: pl.Series, row_error: RowError) -> NDArray[np.float64]:
 
 
 def _dates(column: pl.Series) -> pl.Series:
-    import polars as pl
-
     try:
         return column.str.to_datetime(strict=False, time_zone="UTC", time_unit="us").alias(column.name)
     except pl.exceptions.PolarsError:

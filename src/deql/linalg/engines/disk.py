@@ -9,17 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import DTypeLike
 
+from deql._system.formatting import parse_bytes, show_bytes
 from deql._system.machine import free_memory
 from deql._system.progress import Stage
 from deql._system.threads import blas_limited
-from deql._system.units import parse_bytes, show_bytes
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, TileFileError
 from deql.io.container import digest
 from deql.linalg.engines.disk_tiles import DiskTiles
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Blas
-from deql.linalg.engines.requirements import INTERPRETER, ProblemSize, Requirement, lacking
-from deql.linalg.engines.resources import Resources
+from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.engines.tile_file import BUFFERS
 from deql.linalg.engines.tile_folder import Scratch, TileFolder, as_path, has_checkpoint, scratch_folder
 from deql.linalg.gram import gram_bands

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.describe import short_repr
 from deql._system.progress import Stage
-from deql._system.representation import short_repr
 from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from deql.linalg.engines.requirements import ProblemSize, Requirement
-    from deql.linalg.engines.resources import Resources
+    from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
     from deql.linalg.engines.torch_packed import DevicePacked
 
 __all__ = ["Engine", "Problem", "Solved"]

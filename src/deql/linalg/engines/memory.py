@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import get_blas_funcs
 from scipy.linalg.lapack import get_lapack_funcs
 
+from deql._system.formatting import parse_bytes, show_bytes
 from deql._system.progress import ProgressCallback, Stage
 from deql._system.threads import blas_limited
-from deql._system.units import parse_bytes, show_bytes
 from deql.linalg.engines.engine import Engine, Problem, Solved
-from deql.linalg.engines.requirements import INTERPRETER, ProblemSize, Requirement, lacking
-from deql.linalg.in_place import InPlace
+from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.invert import invert
 from deql.linalg.packed import PackedSymmetric, mirror_lower
-from deql.linalg.sweep import Piece, not_positive, sweep
-
-if TYPE_CHECKING:
-    from deql.linalg.engines.resources import Resources
+from deql.linalg.sweep import InPlace, Piece, not_positive, sweep
 
 __all__ = ["Blas", "Memory", "invert_in_memory"]
 

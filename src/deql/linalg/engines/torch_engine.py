@@ -13,14 +13,13 @@ from deql._system.progress import Stage
 from deql._system.threads import blas_limited, thread_count
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError
 from deql.linalg.engines.engine import Engine, Problem, Solved
-from deql.linalg.engines.requirements import INTERPRETER, ProblemSize, Requirement, lacking
+from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import ARITHMETICS, DEVICE_SLICE, WIDEST_PIVOT, device_memory, device_panels, device_tile
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from deql.linalg.engines.resources import Resources
 
 __all__ = ["Torch"]
 

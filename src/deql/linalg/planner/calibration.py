@@ -13,8 +13,7 @@ import numpy as np
 
 from deql._system.threads import blas_limited, thread_count
 from deql.linalg.engines.memory import Blas
-from deql.linalg.engines.requirements import ProblemSize, Requirement
-from deql.linalg.engines.resources import Resources
+from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
 from deql.linalg.sweep import Piece
 
 __all__ = ["Rates", "device_rates", "disk_rates", "measure_rates", "predict", "product_rate"]

@@ -1,4 +1,4 @@
-"""``engine="auto"``, engines by name, and the engine that a fit uses after a look at what is free."""
+"""Engines by name, the one that a fit uses after a look at what is free, and what would fit where none does."""
 
 from __future__ import annotations
 
@@ -6,19 +6,29 @@ import inspect
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from deql._system.formatting import show_bytes
 from deql._system.progress import Stage
-from deql.errors import DeviceError, ParameterError, Setting
+from deql.errors import DeqlError, DeviceError, ParameterError, Setting, TooLargeError
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.requirements import PlannedData, ProblemSize, Requirement, problem_size
-from deql.linalg.engines.resources import Resources, find_resources
+from deql.linalg.engines.resources import (
+    Device,
+    PlannedData,
+    ProblemSize,
+    Requirement,
+    Resources,
+    find_resources,
+    problem_size,
+)
 from deql.linalg.engines.torch_engine import Torch
-from deql.linalg.planner.advice import engine_error
+from deql.linalg.packed import PackedSymmetric
 
 __all__ = [
     "ENGINES",
@@ -28,7 +38,9 @@ __all__ = [
     "candidate_engines",
     "choose",
     "choose_engine",
+    "engine_error",
     "engine_from_config",
+    "solve",
     "worth_a_device",
 ]
 
@@ -37,6 +49,9 @@ _SMALL = 2048
 
 _FOR_DEVICES, _FOR_LOADING_TORCH = 4000, 12_000
 """Items from which on a device pays: where torch is loaded already, and where that takes some seconds first."""
+
+_WORTH_NAMING = 100
+"""Fewer items than these are no advice."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,3 +218,130 @@ def choose(requested: Engine, candidates: Mapping[str, Engine], size: ProblemSiz
 def worth_a_device(n: int, device: str | None) -> bool:
     """Whether so many items take longer than it takes to load torch and open a device."""
     return device != "cpu" and n >= (_FOR_DEVICES if "torch" in sys.modules else _FOR_LOADING_TORCH)
+
+
+def engine_error(requested: str, engines: Mapping[str, Engine], size: ProblemSize, resources: Resources) -> DeqlError:
+    """The error for an engine that cannot fit so much, or for all: what is needed, what is free, and what would fit.
+
+    Parameters
+    ----------
+    requested : str
+        Name of the engine requested, or "auto".
+    engines : dict
+        All that could be taken, by name.
+    size : ProblemSize
+    resources : Resources
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from deql.linalg.engines.disk import Disk
+    >>> from deql.linalg.engines.memory import Memory
+    >>> resources = Resources(memory=2**30, disk=2**30, folder=Path("/data"), on_disk=True)
+    >>> engines = {"torch": Torch(), "memory": Memory(), "disk": Disk()}
+    >>> print(engine_error("memory", engines, ProblemSize(30_000, "float32"), resources))  # doctest: +ELLIPSIS
+    30,000 items in float32 are too many for the memory engine: it needs ... of memory, and 1.0 GiB are free. ...
+    """
+    needs = {name: engine.requirement(size, resources) for name, engine in engines.items()}
+    requirement = needs["memory" if requested == "auto" else requested]
+    if not requirement.too_large:
+        return ParameterError(
+            Setting("engine", requested), f" cannot be used: {requirement.why_not}", parameter="engine"
+        )
+    what = f"{size.n:,} items in {size.dtype} are too many"
+    if requested == "auto":
+        why = f"{what}: in memory {requirement.why_not}; on disk {needs['disk'].why_not}"
+    else:
+        why = f"{what} for the {requested} engine: {requirement.why_not}"
+
+    def would_fit(other: ProblemSize) -> bool:
+        usable = engines.values() if requested == "auto" else (engines[requested],)
+        return any(engine.requirement(other, resources).why_not is None for engine in usable)
+
+    parts: list[Any] = []
+    for alternative in _alternatives(size, resources, needs, would_fit):
+        parts += [", or " if parts else f"{why}. What would fit: ", *alternative]
+    return TooLargeError(*parts)
+
+
+def _alternatives(
+    size: ProblemSize, resources: Resources, needs: Mapping[str, Requirement], would_fit: Callable[[ProblemSize], bool]
+) -> list[tuple[Any, ...]]:
+    """Each as parts of a message."""
+    found: list[tuple[Any, ...]] = []
+    if size.dtype == "float64" and would_fit(replace(size, dtype="float32")):
+        found.append((Setting("dtype", "float32"),))
+    for name, one in needs.items():
+        if one.why_not is None:
+            found.append((Setting("engine", name), f" with {show_bytes(one.disk)} of disk" if one.disk else ""))
+    if needs["disk"].too_large and needs["disk"].disk > resources.disk:
+        free = show_bytes(needs["disk"].disk)
+        found.append((Setting("engine", "disk"), f" with a folder that has {free} free"))
+    if needs["torch"].why_not and (least := _device_that_would_do(size, resources)):
+        found.append((Setting("engine", "torch"), f" on a device with {show_bytes(least)} free"))
+    found.append((f"a machine with {show_bytes(needs['memory'].memory)} of memory",))
+    return [*found, *_fewer_items(size, would_fit)]
+
+
+def _device_that_would_do(size: ProblemSize, resources: Resources) -> int:
+    """Bytes of a device, or 0 if memory would be short even with it: P is kept there in the end."""
+    vast = Device("cuda:0", "", 2**60, 2**60)
+    requirement = Torch().requirement(size, replace(resources, torch=True, devices=(vast,)))
+    return 0 if requirement.why_not else requirement.device_memory
+
+
+def _fewer_items(size: ProblemSize, would_fit: Callable[[ProblemSize], bool]) -> list[tuple[Any, ...]]:
+    """How many items would fit, and which minimum of users leaves no more than that."""
+    low, high = 1, size.n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if would_fit(replace(size, n=middle)) else (low, middle)
+    if size.matrix is None:
+        return [(f"{low:,} items",)] if low >= _WORTH_NAMING else []
+    users = np.bincount(size.matrix.indices, minlength=size.n)
+    # Of the items with as many users as the first that is one too many, none can stay.
+    least = int(np.sort(users)[::-1][low]) + 1
+    kept = int((users >= least).sum())
+    if kept < _WORTH_NAMING:
+        return []
+    return [(f"the {kept:,} items that ", Setting("min_users_per_item", least), " leaves")]
+
+
+def solve(
+    problem: Problem,
+    engine: str | Engine = "auto",
+    *,
+    shared: PackedSymmetric | None = None,
+    stage: Stage = lambda _label: None,
+) -> Solved:
+    """P = (RᵀΛR + diag(added))⁻¹.
+
+    Parameters
+    ----------
+    problem : Problem
+    engine : str or Engine, default "auto"
+    shared : PackedSymmetric, optional
+        The Gram matrix, if it is there already, in memory or on a device (see :meth:`Engine.gram`). It is copied, and
+        inverted where it is, whatever the engine.
+    stage : callable, optional
+        See :func:`deql._system.progress.stages`.
+
+    Raises
+    ------
+    TooLargeError
+        Before any work, if there is too little memory or disk.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> solved = solve(Problem(csr_array([[1.0, 0.0], [0.0, 2.0]]), np.ones(2)))
+    >>> solved.precision.diagonal().round(4).tolist(), solved.engine
+    ([0.5, 0.2], 'memory')
+    """
+    if shared is not None:
+        where = Memory() if isinstance(shared.data, np.ndarray) else Torch()
+        return where.invert(shared.copy(), problem.added, stage)
+    chosen = as_engine(engine)
+    if not isinstance(chosen, Auto):  # which looks for itself, and has something to fall back on
+        chosen = choose_engine(problem.matrix, engine=chosen, dtype=problem.dtype)
+    return chosen.solve(problem, stage)

@@ -7,11 +7,10 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from deql._system.units import show_bytes, show_seconds
+from deql._system.formatting import show_bytes, show_seconds
 from deql.errors import ParameterError
 from deql.linalg.engines.engine import Engine
-from deql.linalg.engines.requirements import PlannedData, Requirement, problem_size
-from deql.linalg.engines.resources import Resources, find_resources
+from deql.linalg.engines.resources import PlannedData, Requirement, Resources, find_resources, problem_size
 from deql.linalg.planner.calibration import measure_rates, predict
 from deql.linalg.planner.choose import Auto, as_engine, candidate_engines, choose
 

@@ -11,28 +11,27 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_range, check_whole, chosen_rank
+from deql._system.lazy import lazy_module
 from deql._system.machine import check_fits, free_memory
 from deql._system.progress import Stage, stages
 from deql._system.threads import thread_count
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
-from deql.models.elsa.training import (
-    Epoch,
-    SparseRows,
-    Trained,
-    TrainingConfig,
-    ValidationNDCG,
-    scale_rows,
-    train,
-)
-from deql.models.factored import FactoredAutoencoder, row_products
+from deql.models.elsa import Epoch
+from deql.models.stored import FactoredAutoencoder, row_products
 from deql.ranking.histories import encode_histories
 from deql.rules import popularity_scale
 from deql.split import HeldOut, hold_out_users
 
 if TYPE_CHECKING:
     import torch
+
+    from deql.linalg.engines import torch_packed
+    from deql.models.elsa import training
+else:  # torch is loaded by who trains, not by who loads a model
+    torch_packed = lazy_module("deql.linalg.engines.torch_packed")
+    training = lazy_module("deql.models.elsa.training")
 
 __all__ = ["ELSA"]
 
@@ -140,12 +139,12 @@ class ELSA(FactoredAutoencoder):
     def _learn(self, data: Interactions, validation: HeldOut | None = None) -> None:
         rank = chosen_rank(self.rank, data.n_items)
         device = _open(self.device)
-        config = TrainingConfig(rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed)
-        from deql.linalg.engines.torch_packed import threads_limited
-
+        config = training.TrainingConfig(
+            rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.seed
+        )
         # Steps on little data are so short that threads would mostly wait for one another.
         threads = thread_count() if data.n_items * rank >= _WORTH_THREADS else 1
-        with stages(self.progress) as stage, threads_limited(threads):
+        with stages(self.progress) as stage, torch_packed.threads_limited(threads):
             if validation is None and self.patience is not None:
                 kept, held_out = _hold_out(data, self.seed)
                 few = replace(config, rank=min(rank, kept.n_items))
@@ -162,21 +161,19 @@ class ELSA(FactoredAutoencoder):
         self,
         data: Interactions,
         validation: HeldOut | None,
-        config: TrainingConfig,
+        config: training.TrainingConfig,
         device: torch.device,
         stage: Stage,
         label: str = "Train",
-    ) -> Trained:
-        from deql.linalg.engines.torch_packed import memory_watched
-
+    ) -> training.Trained:
         _check_memory(data, config, device)
         what = f"{data.n_items:,} items at rank {config.rank:,}"
-        with memory_watched(what, device, "lower rank or batch_size"):
+        with torch_packed.memory_watched(what, device, "lower rank or batch_size"):
             histories = _on_device(data.matrix, device)
             validate = None if validation is None else self._validator(data, validation, device)
-            return train(histories, config, validate, stage(label))
+            return training.train(histories, config, validate, stage(label))
 
-    def _validator(self, data: Interactions, validation: HeldOut, device: torch.device) -> ValidationNDCG:
+    def _validator(self, data: Interactions, validation: HeldOut, device: torch.device) -> training.ValidationNDCG:
         sizes = np.diff(validation.held_out.matrix.indptr)
         evaluated = sizes > 0
         if not evaluated.any():
@@ -200,7 +197,7 @@ class ELSA(FactoredAutoencoder):
         popularity[np.argsort(-counts, kind="stable")] = -np.arange(data.n_items)
         scale = popularity_scale(counts, self.popularity_power)
         parts = _on_device(seen, device), _on_device(held_out, device)
-        return ValidationNDCG(*parts, sizes[evaluated], scale, popularity)
+        return training.ValidationNDCG(*parts, sizes[evaluated], scale, popularity)
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
@@ -217,25 +214,22 @@ def _open(name: str | None) -> torch.device:
         import torch
     except ImportError:
         raise DeviceError('ELSA needs torch, which is not installed: pip install "deql[gpu]"') from None
-    from deql.linalg.engines.torch_packed import open_device
 
-    return open_device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-def _on_device(matrix: csr_array, device: torch.device) -> SparseRows:
-    values = scale_rows(matrix.indptr, matrix.data)
-    return SparseRows.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
+    return torch_packed.open_device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def _check_memory(data: Interactions, config: TrainingConfig, device: torch.device) -> None:
+def _on_device(matrix: csr_array, device: torch.device) -> training.SparseRows:
+    values = training.scale_rows(matrix.indptr, matrix.data)
+    return training.SparseRows.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
+
+
+def _check_memory(data: Interactions, config: training.TrainingConfig, device: torch.device) -> None:
     """Refuse what cannot fit; what is short of it by little is told when it runs out (memory_watched)."""
-    from deql.linalg.engines.torch_packed import free_bytes
-
     here = device.type == "cpu"
     n, batch = data.n_items, min(config.batch_size, data.n_users)
     # A, V, both moments of Adam, the gradient and what it is made of; batches × rank; the histories in their order.
     needed = 4 * config.rank * (7 * n + 4 * batch) + 24 * data.n_interactions
-    free = free_memory() if here else free_bytes(device)
+    free = free_memory() if here else torch_packed.free_bytes(device)
     check_fits(
         f"rank {config.rank:,} of {n:,} items", needed, free, "choose a lower rank",
         where="" if here else f" on {device}", error=TooLargeError if here else DeviceError,

@@ -13,20 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn.functional import embedding_bag
 
 from deql._system.progress import ProgressCallback
 from deql.errors import DataError
 from deql.metrics import ndcg
-
-if TYPE_CHECKING:
-    import torch
+from deql.models.elsa import Epoch
 
 __all__ = [
-    "Epoch",
     "SparseRows",
     "Trained",
     "TrainingConfig",
@@ -51,14 +50,6 @@ class TrainingConfig:
     learning_rate: float
     patience: int | None
     seed: int
-
-
-class Epoch(NamedTuple):
-    """Mean loss of the users, NDCG@20 of the validation users if there are any, and seconds of the training."""
-
-    loss: float
-    ndcg: float | None
-    seconds: float
 
 
 class Trained(NamedTuple):
@@ -91,8 +82,6 @@ class SparseRows:
         cls, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int, device: torch.device
     ) -> SparseRows:
         """From the arrays of a matrix in compressed rows; copies, for those may be read-only."""
-        import torch
-
         parts = np.array(indptr, np.int64), np.array(indices, np.int32), np.array(values, np.float32)
         starts, columns, weights = (torch.from_numpy(part) for part in parts)
         return cls(starts, columns.to(device), weights.to(device), n)
@@ -102,8 +91,6 @@ class SparseRows:
 
     def take(self, rows: torch.Tensor) -> SparseRows:
         """These rows, in this order; their numbers on the processor."""
-        import torch
-
         starts = torch.zeros(len(rows) + 1, dtype=torch.int64)
         torch.cumsum(self._starts.diff()[rows], 0, out=starts[1:])
         there, total = rows.to(self.columns.device), int(starts[-1])
@@ -120,8 +107,6 @@ class SparseRows:
 
     def row_numbers(self) -> torch.Tensor:
         """The row of each entry."""
-        import torch
-
         return torch.repeat_interleave(self._lengths, output_size=len(self.columns))
 
     def squares(self) -> torch.Tensor:
@@ -134,8 +119,6 @@ class SparseRows:
 
     def transposed_times(self, dense: torch.Tensor) -> torch.Tensor:
         """Xᵀ·dense; sorted by columns first, so that sums always run in the same order."""
-        import torch
-
         columns, order = torch.sort(self.columns, stable=True)
         begins = torch.searchsorted(columns, torch.arange(self.n, dtype=columns.dtype, device=columns.device))
         return _sum_rows(dense, self.row_numbers()[order], begins, self.values[order])
@@ -161,9 +144,6 @@ def scale_rows(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32
 
 
 def _sum_rows(dense: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    import torch
-    from torch.nn.functional import embedding_bag
-
     # Both kinds of places are of one type, which must hold the last of them.
     kind = rows.dtype if len(rows) <= torch.iinfo(torch.int32).max else torch.int64
     return embedding_bag(rows.to(kind), dense, begins.to(kind), mode="sum", per_sample_weights=weights.to(dense.dtype))
@@ -187,8 +167,6 @@ def loss_and_gradient(A: torch.Tensor, histories: SparseRows) -> tuple[torch.Ten
     >>> loss.item()  # the first user has items alike, x = y; the second's differ, so xᵀy = 0
     1.0
     """
-    import torch
-
     users = len(histories)
     Z = histories.times(A)
     # Both chains of three products are taken in the cheaper order: by way of batch × n or of rank × rank.
@@ -227,8 +205,6 @@ class ValidationNDCG:
         scale: NDArray[np.float64],
         popularity: NDArray[Any],
     ) -> None:
-        import torch
-
         device = seen.columns.device
         self._seen, self._held_out = seen, held_out
         self._scale = torch.from_numpy(scale.astype(np.float32)).to(device)
@@ -237,8 +213,6 @@ class ValidationNDCG:
 
     def __call__(self, A: torch.Tensor) -> float:
         """NDCG@20 of W = A·Aᵀ − I."""
-        import torch
-
         users, n = len(self._seen), len(A)
         step = max(1, _SCORES_AT_ONCE // n)
         total = 0.0
@@ -288,8 +262,6 @@ def train(
     >>> abs(A @ A.T).round(1).tolist()[0]
     [1.0, 1.0, 0.0, 0.0]
     """
-    import torch
-
     with torch.no_grad():
         return _train(histories, config, validate, report)
 
@@ -300,8 +272,6 @@ def _train(
     validate: Callable[[torch.Tensor], float] | None,
     report: ProgressCallback | None,
 ) -> Trained:
-    import torch
-
     device, n = histories.columns.device, histories.n
     generator = torch.Generator().manual_seed(config.seed % 2**63)
     users = histories.squares().nonzero()[:, 0].cpu()
@@ -352,8 +322,6 @@ def _train(
 
 def _unit_rows(V: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """Write V's rows, divided by their lengths, and give those."""
-    import torch
-
     lengths: torch.Tensor = torch.linalg.vector_norm(V, dim=1, keepdim=True).clamp_min_(torch.finfo(V.dtype).tiny)
     torch.div(V, lengths, out=out)
     return lengths

@@ -15,10 +15,9 @@ from deql._system.progress import stages
 from deql._system.threads import blas_limited
 from deql.data import Interactions
 from deql.errors import NotPositiveDefiniteError, ParameterError, name_some
-from deql.linalg.gram import gram, user_weights, weighted_diagonal
-from deql.models.factored import FactoredAutoencoder
+from deql.linalg.gram import check_size, check_solvable_without_ridge, gram, user_weights, weighted_diagonal
 from deql.models.lowrank.solver import CHUNK_BYTES, GramOperator, solve_dense, solve_operators
-from deql.models.solvable import check_size, check_solvable_without_ridge
+from deql.models.stored import FactoredAutoencoder
 from deql.rules import ridge_of_gram
 
 __all__ = ["LowRankDEQL"]

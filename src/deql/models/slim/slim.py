@@ -15,11 +15,10 @@ from deql._system.checks import check_range, check_whole
 from deql._system.progress import stages
 from deql.data import Interactions
 from deql.errors import DataError
-from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.linalg.gram import check_size, user_weights, weighted_diagonal
 from deql.linalg.sparse_gram import sparse_gram
-from deql.models.explicit import ExplicitAutoencoder
 from deql.models.slim.coordinate_descent import descend
-from deql.models.solvable import check_size
+from deql.models.stored import ExplicitAutoencoder
 from deql.rules import popularity_scale
 
 __all__ = ["SLIM"]

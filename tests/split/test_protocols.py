@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from deql.split import draw
+from deql.split import protocols
 
 
 @given(
@@ -16,8 +16,8 @@ def test_the_smallest_keys_of_each_row_are_hidden_however_the_rows_are_taken(siz
     matrix = csr_array((np.ones(len(indices)), indices, indptr), shape=(len(sizes), 10))
     keys = np.random.default_rng(seed).integers(0, 6, len(indices)).astype(np.uint64)  # with ties: the first goes
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(draw, "_AT_A_TIME", at_a_time)
-        hidden = draw.hide(matrix, share, keys)
+        patch.setattr(protocols, "_AT_A_TIME", at_a_time)
+        hidden = protocols.hide(matrix, share, keys)
     for start, size in zip(indptr.tolist(), sizes, strict=False):
         count = max(1, min(round(share * size), size - 1)) if size > 1 else 0
         expected = sorted(range(size), key=lambda place: (keys[start + place], place))[:count]

@@ -1,15 +1,18 @@
-"""Bytes and seconds as people write and read them."""
+"""Bytes and seconds as people write and read them, and values as JSON can hold them."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 from deql.errors import ParameterError
 
-__all__ = ["parse_bytes", "show_bytes", "show_seconds"]
+__all__ = ["as_json", "parse_bytes", "show_bytes", "show_seconds"]
 
 _FACTORS = {"": 1} | {unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), 1)}
+
+
 _FACTORS |= {f"{letter}{rest}": 1024**power for power, letter in enumerate("kmgt", 1) for rest in ("", "i", "ib")}
 _FACTORS["b"] = 1
 
@@ -61,3 +64,22 @@ def show_seconds(seconds: float) -> str:
     if seconds < 90:
         return f"about {seconds:.0f} s"
     return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def as_json(value: Any) -> Any:
+    """Arrays and tuples as lists, keys as text; NaN becomes None and infinity text, which JSON has no numbers for.
+
+    Examples
+    --------
+    >>> as_json({"scores": (1.5, float("nan"), float("inf"))})
+    {'scores': [1.5, None, 'inf']}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): as_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
