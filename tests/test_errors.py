@@ -31,9 +31,9 @@ def test_errors_cross_processes_whole(kind, again):
         assert vars(error) == attributes | {"__notes__": ["in fold 2"]}
 
 
-def test_what_a_fit_raises_crosses_processes(tmp_path):
+def test_what_a_fit_raises_crosses_processes():
     with pytest.raises(NotPositiveDefiniteError) as caught:
-        deql.EASE(l2=0.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
+        deql.EASE(l2=0.0).fit(deql.Interactions.from_pairs(list("aabb"), list("xyxy")))
     error = through_pickle(caught.value)
     assert (str(error), error.indices) == (str(caught.value), caught.value.indices)
 

@@ -58,7 +58,7 @@ def test_the_list_of_commands_imports_none_of_them(arguments):
         (["tune", "FILE", "-o", "OUT", "--budget", "soon"], "error: --budget: a budget is a number of inverses"),
         (["tune", "FILE", "-o", "OUT", "--dtype", "half"], "--dtype must be 'float32' or 'float64', got 'half'"),
         (["fit", "FILE", "-o", "OUT", "--threads", "0"], "error: --threads: the number of threads must be"),
-        (["evaluate", "FILE", "ease:l2=-1"], "error: l2 must be a number from 0 up"),  # no option was typed
+        (["evaluate", "FILE", "ease:l2=-1"], "error: ease:l2=-1: l2 must be a number from 0 up"),
         (["evaluate", "FILE", "ease", "--metrics", "ndgc@20"], "error: --metrics: unknown metric 'ndgc@20'"),
     ],
 )
