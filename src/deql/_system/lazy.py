@@ -54,7 +54,7 @@ def lazy_module(name: str) -> Any:
     Examples
     --------
     >>> colours = lazy_module("colorsys")
-    >>> colours.rgb_to_hsv(0.0, 0.0, 0.5)
+    >>> colours.rgb_to_hsv(0.5, 0.5, 0.5)
     (0.0, 0.0, 0.5)
     """
     return _LazyModule(name)

@@ -16,7 +16,6 @@ import numpy as np
 from deql._system.formatting import show_bytes
 from deql._system.machine import free_memory, resident_file_system
 from deql.errors import DataError
-from deql.linalg.engines.tile_folder import as_path, scratch_folder
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
 
@@ -232,6 +231,8 @@ def find_resources(
     >>> find_resources(devices=False).memory > 0
     True
     """
+    from deql.linalg.engines.tile_folder import as_path, scratch_folder  # not where torch and NumPy are all there is
+
     place = scratch_folder() if folder is None else as_path(folder)
     unreachable = ""
     if not place.is_dir() and (place.exists() or not place.parent.is_dir()):
