@@ -13,7 +13,7 @@ import typer
 import deql
 from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
-from deql.cli.model_specs import parse_spec, typed_parameters
+from deql.cli.model_specs import MODEL_KINDS, parse_spec, typed_parameters
 from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
 from deql.errors import ParameterError, TileFileError
@@ -42,8 +42,7 @@ def fit(
             "--model",
             "-m",
             metavar="MODEL",
-            help="deql, ease, lae, dlae, edlae, rlae, rdlae, lowrankdeql, elsa, slim or popularity; parameters may "
-            "follow: slim:l1=2,l2=10.",
+            help=f"{', '.join(MODEL_KINDS)}; parameters may follow: slim:l1=2,l2=10.",
         ),
     ] = "deql",
     auto: Annotated[

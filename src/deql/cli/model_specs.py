@@ -12,7 +12,10 @@ from deql.errors import ParameterError
 from deql.evaluation.model_groups import describe, parameters, unique_names
 from deql.models import Recommender, load
 
-__all__ = ["is_model_file", "parse_spec", "parse_specs", "typed_parameters"]
+__all__ = ["MODEL_KINDS", "is_model_file", "parse_spec", "parse_specs", "typed_parameters"]
+
+MODEL_KINDS = {name.lower(): name for name in models.MODEL_NAMES if name != "CustomLinear"}
+"""Names on the command line and the models behind them, but those whose weights are handed over in Python."""
 
 _SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -25,7 +28,7 @@ def is_model_file(text: str) -> bool:
     >>> is_model_file("books.deql"), is_model_file("deql:b=2")
     (True, False)
     """
-    return text.endswith(".deql") or (text.partition(":")[0].lower() not in _kinds() and Path(text).is_file())
+    return text.endswith(".deql") or (text.partition(":")[0].lower() not in MODEL_KINDS and Path(text).is_file())
 
 
 def parse_spec(text: str, files: bool = True) -> Recommender:
@@ -45,13 +48,12 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
     ('DEQL', 80.0, True)
     """
     name, _, rest = text.partition(":")
-    kinds = _kinds()
-    kind = kinds.get(name.strip().lower())
-    if kind is None:
+    if name.strip().lower() not in MODEL_KINDS:
         raise ParameterError(
-            f"there is no model {name!r}{did_you_mean(name.lower(), kinds)}: say {', '.join(kinds)}"
+            f"there is no model {name!r}{did_you_mean(name.lower(), MODEL_KINDS)}: say {', '.join(MODEL_KINDS)}"
             + (", or a model file" if files else "")
         )
+    kind: Any = getattr(models, MODEL_KINDS[name.strip().lower()])
     fields = parameters(kind())
     if "engine" in fields:  # whose only parameter that is not of the machine is named beside it
         fields |= {"arithmetic": None}
@@ -85,12 +87,6 @@ def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
     ]
     names = unique_names(words)
     return dict(zip(names, models, strict=True)), {name for name, file in zip(names, files, strict=True) if file}
-
-
-def _kinds() -> dict[str, Any]:
-    """Names on the command line and the models behind them."""
-    # The weights of CustomLinear are handed over in Python.
-    return {name.lower(): getattr(models, name) for name in sorted(models.MODEL_NAMES - {"CustomLinear"})}
 
 
 def typed_parameters(text: str) -> set[str]:

@@ -41,7 +41,7 @@ MODEL_HOMES = {
 }
 """The models that can be fitted, saved and named on the command line, by the module that defines them."""
 
-MODEL_NAMES = frozenset(name for names in MODEL_HOMES.values() for name in names)
+MODEL_NAMES = tuple(name for names in MODEL_HOMES.values() for name in names)
 
 __getattr__, __dir__ = lazy_exports(
     __name__,

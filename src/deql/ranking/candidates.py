@@ -48,7 +48,7 @@ def add_exactly(parts):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _better(score, item, other_score, other_item):  # type: ignore[no-untyped-def]
-    # The order of every list: the higher score first, and of equal scores the lower item.
+    # The order of every list: the higher score first; ties, equal scores, go to the lower item.
     return score > other_score or (score == other_score and item < other_item)
 
 
