@@ -1,4 +1,4 @@
-"""A laboratory for rankings that no model of the library makes: scores of every judged user, dense, on a torch device.
+"""A laboratory for rankings that no model of the library makes: scores of all evaluated users, dense, on a device.
 
 P comes from the library's own sweep, and stays packed; scores are sums in float64, kept in float32.
 """
@@ -30,7 +30,7 @@ __all__ = ["Laboratory", "Row", "Solved", "Study", "Worth", "inverse", "multiply
 
 Vector = NDArray[np.float64]
 Scores = Callable[[slice], Tensor]
-"""Scores of a slice of the judged users, users × items, in a tensor that may be written to."""
+"""Scores of a slice of the evaluated users, users × items, in a tensor that may be written to."""
 
 K = 20
 SLICE = 4_096
@@ -45,14 +45,14 @@ AS_FLOAT32 = 1e-5
 
 
 class Worth(NamedTuple):
-    """Means over the judged users."""
+    """Means over the evaluated users."""
 
     recall: float
     ndcg: float
 
 
 class Laboratory:
-    """What is learned from, who is judged, and by what.
+    """What is learned from, who is evaluated, and by what.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Laboratory:
     Attributes
     ----------
     seen : csr_array
-        Histories X of the judged users.
+        Histories X of the evaluated users.
     counts : ndarray
         How many training users have each item.
     popularity : ndarray
@@ -74,10 +74,10 @@ class Laboratory:
     def __init__(self, train: Interactions, target: HeldOut, device: torch.device) -> None:
         self.train, self.device = train, device
         self.n = train.n_items
-        judged = np.flatnonzero(np.diff(target.held_out.matrix.indptr))
-        self.users = target.seen.users[judged]
-        self.seen = csr_array(target.seen.matrix[judged])
-        held_out = csr_array(target.held_out.matrix[judged])
+        evaluated = np.flatnonzero(np.diff(target.held_out.matrix.indptr))
+        self.users = target.seen.users[evaluated]
+        self.seen = csr_array(target.seen.matrix[evaluated])
+        held_out = csr_array(target.held_out.matrix[evaluated])
         held_out.sort_indices()
         self.counts = np.bincount(train.matrix.indices, minlength=self.n)
         self.popularity = np.maximum(self.counts, 1).astype(np.float64)
@@ -95,8 +95,8 @@ class Laboratory:
         """Numbers of the items, for dense scores."""
         return torch.from_numpy(values).to(self.device).float()
 
-    def judge(self, scores: Scores) -> Worth:
-        """Recall@20 and NDCG@20 of the judged users, what they have seen left out."""
+    def evaluate(self, scores: Scores) -> Worth:
+        """Recall@20 and NDCG@20 of the evaluated users, what they have seen left out."""
         hits = torch.cat([self._hits(scores, rows) for rows in self._slices()]).double()
         recall, ndcg = hits.sum(1) / self._sizes, hits @ self._discounts / self._ideal
         return Worth(float(recall.mean()), float(ndcg.mean()))
@@ -245,8 +245,8 @@ class Study:
         gain, _ = scale_columns(gain, shift, solved.diagonal, self.lab.counts, given["popularity_power"])
         return self.lab.vector(gain)
 
-    def judge(self, sums: Tensor, gain: Tensor) -> Worth:
-        return self.lab.judge(lambda rows: sums[rows] * gain)
+    def evaluate(self, sums: Tensor, gain: Tensor) -> Worth:
+        return self.lab.evaluate(lambda rows: sums[rows] * gain)
 
     def best(self, part: str, tried: Iterable[tuple[dict[str, float], Worth]], alone: Worth | None = None) -> Row:
         parameters, worth = max(tried, key=lambda one: one[1].ndcg)
@@ -259,5 +259,5 @@ class Study:
         def both(t: float) -> Scores:
             return lambda rows: torch.add(self.scores[rows], block[rows], alpha=t * unit)
 
-        tried = ((parameters | {"t": t}, self.lab.judge(both(t))) for t in T)
-        return self.best(part, tried, self.lab.judge(lambda rows: block[rows].clone()))
+        tried = ((parameters | {"t": t}, self.lab.evaluate(both(t))) for t in T)
+        return self.best(part, tried, self.lab.evaluate(lambda rows: block[rows].clone()))

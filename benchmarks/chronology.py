@@ -76,7 +76,7 @@ def without_the_end(split: Split, lines: list[list[int]]) -> Split:
 
 
 def walk(small: Trainer, matrix: csr_array) -> list[Point]:
-    """First looks from neighbour to neighbour, as long as one is better; the points looked at, best first."""
+    """Screening from neighbour to neighbour, as long as one is better; the points looked at, best first."""
     axes = (RIDGES, DROPOUTS, USER_POWERS)
     means = {
         power: float(weighted_diagonal(matrix, user_weights(matrix, power)).mean()) for power in USER_POWERS
@@ -89,7 +89,7 @@ def walk(small: Trainer, matrix: csr_array) -> list[Point]:
 
     def look(place: tuple[int, ...]) -> float:
         if place not in worth:
-            worth[place] = max(judged.means["ndcg@20"] for judged in small.evaluate(point(place), RULES, METRICS))
+            worth[place] = max(evaluated.means["ndcg@20"] for evaluated in small.evaluate(point(place), RULES, METRICS))
             print(f"look {point(place)} {worth[place]:.4f}", flush=True)
         return worth[place]
 
@@ -106,19 +106,19 @@ def walk(small: Trainer, matrix: csr_array) -> list[Point]:
 
 
 def choose(split: Split, cut: Split) -> dict[str, Any]:
-    """First looks on a quarter of the items, the best points in full, and the winner on the test part, once."""
+    """Screening on a quarter of the items, the best points in full, and the winner on the test part, once."""
     assert cut.validation is not None
     held = TuningData(cut.train, cut.validation, cut.train, "the last tenth of each line")
     small = Trainer(
-        sample_items(held, 0.25, LOOK_USERS, 0), "float32", False, weighed_by=cut.train.matrix, grams=3
+        sample_items(held, 0.25, LOOK_USERS, 0), "float32", False, weights_from=cut.train.matrix, grams=3
     )  # fmt: skip
     points = walk(small, cut.train.matrix)[:FULL]
     small.release()
     full = Trainer(held, "float32", False)
     measured = []
     for point in points:
-        for rule, judged in zip(RULES, full.evaluate(point, RULES, METRICS), strict=True):
-            measured.append((judged.means["ndcg@20"], judged.means["recall@20"], point, rule))
+        for rule, evaluated in zip(RULES, full.evaluate(point, RULES, METRICS), strict=True):
+            measured.append((evaluated.means["ndcg@20"], evaluated.means["recall@20"], point, rule))
         print(f"full {point}; best so far {max(measured, key=lambda entry: entry[0])}", flush=True)
     full.release()
     ndcg, recall, point, rule = max(measured, key=lambda entry: entry[0])

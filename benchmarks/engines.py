@@ -367,7 +367,7 @@ def main() -> int:
     parser.add_argument("--memory", nargs="*", default=[], metavar="DATA", help="yelp2018, amazon-book")
     for part in ("disk", "gram", "torch", "agree"):
         parser.add_argument(f"--{part}", action="store_true")
-    parser.add_argument("--repeats", type=int, default=2, help="runs of each contestant; the best counts")
+    parser.add_argument("--repeats", type=int, default=2, help="repeats of each entry; the best counts")
     options = parser.parse_args()
     result: dict[str, Any] = {}
     if options.memory:

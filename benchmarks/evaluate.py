@@ -113,12 +113,12 @@ def numpy_means(X: csr_array, T: csr_array, W: NDArray[np.float32]) -> dict[str,
         order = np.take_along_axis(scores, best, axis=1).argsort(axis=1)
         best = np.take_along_axis(best, order, axis=1)
         held_out = np.diff(truth.indptr)
-        judged = held_out > 0
+        evaluated = held_out > 0
         wanted = np.zeros(scores.shape, bool)
         wanted[truth.nonzero()] = True
-        hits = np.take_along_axis(wanted, best, axis=1)[judged]
-        recalls.append(hits.sum(axis=1) / held_out[judged])
-        gains.append(hits @ discount / ideal[np.minimum(held_out[judged], K) - 1])
+        hits = np.take_along_axis(wanted, best, axis=1)[evaluated]
+        recalls.append(hits.sum(axis=1) / held_out[evaluated])
+        gains.append(hits @ discount / ideal[np.minimum(held_out[evaluated], K) - 1])
     return {f"recall@{K}": float(np.concatenate(recalls).mean()), f"ndcg@{K}": float(np.concatenate(gains).mean())}
 
 
@@ -128,7 +128,7 @@ TASKS: dict[str, Callable[..., Task]] = {"data": save_data, "deql": evaluate_deq
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the metrics disagree."""
     parser = argparse.ArgumentParser(description="Time and measure deql's evaluate on Gowalla ($DEQL_DATA/gowalla).")
-    parser.add_argument("--repeats", type=int, default=2, help="runs of each contestant; the best counts")
+    parser.add_argument("--repeats", type=int, default=2, help="repeats of each entry; the best counts")
     parser.add_argument("--model", type=Path, help="model file to use; fitted and written there if absent")
     parser.add_argument("--synthetic", action="store_true", help="a random P in place of the fit")
     options = parser.parse_args()
@@ -145,7 +145,7 @@ def main() -> int:
         )
     show(
         f"Recall@{K} and NDCG@{K} of {size['users']:,} users among {size['items']:,} items",
-        ("contestant", "seconds", "cores", "peak MiB", "MiB beyond imports, data and model", *found["deql"].facts),
+        ("entry", "seconds", "cores", "peak MiB", "MiB beyond imports, data and model", *found["deql"].facts),
         (
             (name, one.seconds, one.cores, one.peak_mib, one.beyond_mib, *(f"{v:.5f}" for v in one.facts.values()))
             for name, one in found.items()

@@ -1,6 +1,6 @@
 """Fitting time and memory: deql against the paper's Fast Algorithm and against the bare cubic step.
 
-Contestants, each in a process of its own:
+Entries, each in a process of its own:
 
 - ``deql``: ``DEQL(l2, dropout, b).fit(csr)`` in float32, compiled kernels loaded beforehand.
 - ``paper``: the Fast Algorithm of the paper's section 4 for DEQL(L2), in NumPy and float64, as the text
@@ -33,7 +33,7 @@ L2, DROPOUT, B = 50.0, 0.3, 0.5
 CHECKED_COLUMNS = 16
 LARGEST_DIFFERENCE = 1e-3
 TARGETS = {"speedup_vs_paper": 12.0, "memory_vs_paper": 15.0, "time_over_lapack": 1.25}
-CONTESTANTS = {
+ENTRIES = {
     "deql": ["deql"],
     "paper": ["paper"],
     "paper, tuned": ["paper", "tuned"],
@@ -186,15 +186,15 @@ def _file(folder: str, name: str, suffix: str) -> Path:
     return Path(folder, f"{name}.{suffix}")
 
 
-def _save_columns(folder: str, name: str, contestant: str, W: NDArray[Any]) -> dict[str, Any]:
+def _save_columns(folder: str, name: str, entry: str, W: NDArray[Any]) -> dict[str, Any]:
     columns = np.linspace(0, len(W) - 1, CHECKED_COLUMNS).astype(int)
-    np.save(_file(folder, name, f"{contestant}.npy"), W[:, columns])
+    np.save(_file(folder, name, f"{entry}.npy"), W[:, columns])
     return {}
 
 
 def _difference(folder: str, name: str) -> float:
     """Largest difference between the checked columns of both W, relative to their largest entry."""
-    ours, theirs = (np.load(_file(folder, name, f"{contestant}.npy")) for contestant in ("deql", "paper"))
+    ours, theirs = (np.load(_file(folder, name, f"{entry}.npy")) for entry in ("deql", "paper"))
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
@@ -224,7 +224,7 @@ TASKS: dict[str, Callable[..., Task]] = {
 def main() -> int:
     """Measure, print the table and the ratios; 1 if deql and the paper's algorithm disagree."""
     parser = argparse.ArgumentParser(description="Time and measure deql's fit.")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats of each entry; the best counts")
     parser.add_argument("--n", type=int, default=12_000, help="items of the synthetic data")
     parser.add_argument("--data", nargs="+", choices=("debian", "synthetic"), default=("debian", "synthetic"))
     options = parser.parse_args()
@@ -236,7 +236,7 @@ def main() -> int:
             size = measure(__file__, "data", folder, name, options.n).facts
             # A first fit, not counted: where kernels are not compiled yet, that takes memory too.
             measure(__file__, "deql", folder, name)
-            runs = {label: (task, folder, name, *how) for label, (task, *how) in CONTESTANTS.items()}
+            runs = {label: (task, folder, name, *how) for label, (task, *how) in ENTRIES.items()}
             found = measure_all(__file__, runs, options.repeats)
             rows += [
                 (name, label, one.seconds, one.cores, one.peak_mib, one.beyond_mib) for label, one in found.items()
@@ -245,7 +245,7 @@ def main() -> int:
             agreed &= difference <= LARGEST_DIFFERENCE
             result[name] = size | _ratios(found) | {"difference_from_paper": difference}
             print(f"{name}: {size}; W differs from the paper's by {difference:.1e} of its largest entry")
-    show("Fitting", ("data", "contestant", "seconds", "cores", "peak MiB", "MiB beyond imports and data"), rows)
+    show("Fitting", ("data", "entry", "seconds", "cores", "peak MiB", "MiB beyond imports and data"), rows)
     print(json.dumps(result))
     return 0 if agreed else 1
 

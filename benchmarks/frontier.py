@@ -12,7 +12,7 @@ Around the stored choice l2, p (dropout), γ (user_power), b, α (popularity_pow
 - rank one: A + c·μμᵀ, where μ = counts/√users: by Sherman and Morrison a change of rank one of the scores;
 - ridge: one that grows with popularity, factor·l2·(D/mean D)^q, at b = 0;
 - two blocks: the choice's scores plus t times those of another block, t in units of both blocks' median 20th score:
-  another P; the users' (the same closed form on Rᵀ, items weighted by count^−δ; where the judged are training users);
+  another P; the users' (the same closed form on Rᵀ, items weighted by count^−δ; where who is evaluated was trained on);
   the linear filter x·D^−β·G·D^−(1−β), where G = RᵀU⁻¹R; the ideal low pass x·D^−½·V·Vᵀ·D^power, where V are the k
   leading eigenvectors of D^−½·G·D^−½, and D and U are what each item and user has.
 
@@ -70,14 +70,14 @@ def one_parameter(study: Study) -> Iterator[Row]:
     for l2 in (0.5 * study.l2, 2 * study.l2):
         yield _another("l2", study, study.solve(*study.gram, l2), l2=l2)
     for b in B:
-        yield Row("b", {"b": b}, study.judge(study.sums, study.gain(study.base, b=b)))
+        yield Row("b", {"b": b}, study.evaluate(study.sums, study.gain(study.base, b=b)))
     for alpha in POPULARITY_POWERS:
         gain = study.gain(study.base, popularity_power=alpha)
-        yield Row("popularity_power", {"popularity_power": alpha}, study.judge(study.sums, gain))
+        yield Row("popularity_power", {"popularity_power": alpha}, study.evaluate(study.sums, gain))
 
 
 def _another(part: str, study: Study, solved: Solved, **changes: float) -> Row:
-    return Row(part, changes, study.judge(multiply(study.lab.seen, solved.P), study.gain(solved, **changes)))
+    return Row(part, changes, study.evaluate(multiply(study.lab.seen, solved.P), study.gain(solved, **changes)))
 
 
 def other_forms(study: Study) -> Iterator[Row]:
@@ -87,12 +87,15 @@ def other_forms(study: Study) -> Iterator[Row]:
         sums = multiply(heavy, study.base.P)
         powers = {round(alpha - less, 3) for less in (0, beta, beta / 2, 0.1, -0.1)}
         yield study.best("left", (
-            ({"beta": beta, "popularity_power": a}, study.judge(sums, study.gain(study.base, popularity_power=a)))
+            ({"beta": beta, "popularity_power": a}, study.evaluate(sums, study.gain(study.base, popularity_power=a)))
             for a in sorted(powers)
         ))  # fmt: skip
     for s in GAIN_POWERS:
         yield study.best("gain", (
-            ({"s": s, "popularity_power": a}, study.judge(study.sums, lab.vector(-(diagonal**-s) * lab.popularity**-a)))
+            (
+                {"s": s, "popularity_power": a},
+                study.evaluate(study.sums, lab.vector(-(diagonal**-s) * lab.popularity**-a)),
+            )
             for a in GAIN_POPULARITY
         ))  # fmt: skip
     yield from _rank_one(study)
@@ -104,7 +107,7 @@ def other_forms(study: Study) -> Iterator[Row]:
             sums = multiply(lab.seen, solved.P)
             yield study.best("ridge", (
                 ({"q": q, "factor": factor, "popularity_power": a},
-                 study.judge(sums, lab.vector(-(lab.popularity**-a) / solved.diagonal)))
+                 study.evaluate(sums, lab.vector(-(lab.popularity**-a) / solved.diagonal)))
                 for a in (alpha - 0.1, alpha - 0.05, alpha, alpha + 0.05, alpha + 0.1)
             ))  # fmt: skip
 
@@ -119,7 +122,9 @@ def _rank_one(study: Study) -> Iterator[Row]:
         scale = 1 + c * float(mean @ column)
         if scale > 0:
             gain = study.gain(study.base._replace(diagonal=study.base.diagonal - c / scale * column**2))
-            yield Row("rank one", {"c": c}, study.judge(torch.addr(study.sums, users, items, alpha=-c / scale), gain))
+            yield Row(
+                "rank one", {"c": c}, study.evaluate(torch.addr(study.sums, users, items, alpha=-c / scale), gain)
+            )
 
 
 def two_blocks(study: Study) -> Iterator[Row]:
@@ -147,7 +152,7 @@ def _other_P(study: Study, solved: Solved, **changes: float) -> Row:
 
 
 def _of_users(study: Study) -> Iterator[Row]:
-    """−(Rᵀ·P)ᵀ/P_uu with P = (R·diag(count^−δ)·Rᵀ + …)⁻¹, if every judged user is a training user."""
+    """−(Rᵀ·P)ᵀ/P_uu with P = (R·diag(count^−δ)·Rᵀ + …)⁻¹, if every evaluated user is a training user."""
     lab, train = study.lab, study.lab.train
     row_of = {user: row for row, user in enumerate(train.users.tolist())}
     rows = [row_of.get(user, -1) for user in lab.users.tolist()]
@@ -192,15 +197,15 @@ def on_test(dataset: PaperDataset, choice: Choice, block: dict[str, float], devi
     weight = block["t"] * lab.unit(chosen) / lab.unit(filtered)
     return {
         "chosen, by deql.evaluate": Worth(*(means[metric] for metric in METRICS)),
-        "chosen": lab.judge(chosen),
-        "with the ideal low pass": lab.judge(lambda rows: chosen(rows).add_(filtered(rows), alpha=weight)),
+        "chosen": lab.evaluate(chosen),
+        "with the ideal low pass": lab.evaluate(lambda rows: chosen(rows).add_(filtered(rows), alpha=weight)),
     }
 
 
 def study_all(held: TuningData, choice: Choice, device: torch.device) -> list[Row]:
     """Every row of the study, the choice first; a line for each on standard error as soon as it is there."""
     study = Study(held, choice.parameters, device)
-    rows = [Row("chosen", choice.parameters, study.lab.judge(study.chosen))]
+    rows = [Row("chosen", choice.parameters, study.lab.evaluate(study.chosen))]
     for part in (one_parameter, other_forms, two_blocks):
         for row in part(study):
             rows.append(row)

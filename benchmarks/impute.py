@@ -64,7 +64,7 @@ def hide(table: Table, way: str, share: float, seed: int) -> Table:
     return np.where(hidden, np.nan, table)
 
 
-def contestants() -> dict[str, Callable[[Table], Table]]:
+def entries() -> dict[str, Callable[[Table], Table]]:
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
@@ -126,7 +126,7 @@ def compare(table: Table, seeds: int) -> dict[str, dict[str, list[float]]]:
     found: dict[str, dict[str, list[float]]] = {}
     for (way, share), seed in product(WAYS, range(FIRST_SEED, FIRST_SEED + seeds)):
         given = hide(table, way, share, seed)
-        for name, impute in contestants().items():
+        for name, impute in entries().items():
             start = time.process_time()
             guess = impute(given)
             seconds = time.process_time() - start

@@ -1,6 +1,6 @@
 """All linear models on the bundled data: accuracy, fitting time, memory and size of the model file.
 
-Each model is fitted in a process of its own on the training users of ``split_strong`` (seed 0) and judged on the
+Each model is fitted in a process of its own on the training users of ``split_strong`` (seed 0) and evaluated on the
 test users. Its hyper-parameters are those with the best NDCG@20 on the validation users: of the closed forms the ones
 that ``deql reproduce`` keeps, of the others the best of the small grids below, which ``--choose`` searches again.
 Rank 1,024 takes over what was chosen for 256.

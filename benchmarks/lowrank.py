@@ -1,6 +1,6 @@
 """Low rank: the sparse engine against the dense one on the bundled data, and a million items.
 
-Contestants, each in a process of its own:
+Entries, each in a process of its own:
 
 - ``dense`` and ``sparse``: ``LowRankDEQL(rank, l2, dropout, solver=…).fit`` on the bundled data.
 - ``million``: the sparse engine on a million items and ten million interactions, made up: users have a taste

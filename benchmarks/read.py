@@ -1,7 +1,7 @@
 """Reading a CSV of MovieLens' shape: deql against pandas.read_csv and factorize, and against polars alone.
 
 The table has the columns userId, movieId, rating, timestamp, in random order. deql gives a sparse
-matrix with repeated pairs merged; so do the contestants called polars, with its reader, its own encoding of ids
+matrix with repeated pairs merged; so do the entries called polars, with its reader, its own encoding of ids
 and SciPy. Pandas gives only the numbers of users and items, so it has less to do.
 Pandas is given both ways: the whole table, and only the columns that are needed. The last rows read the
 rating and the time too, a table with text for ids, and, with --large, one of 100 million rows.
@@ -225,7 +225,7 @@ def main() -> int:
     """Measure, print the table and the ratios; 1 if the counts disagree."""
     parser = argparse.ArgumentParser(description="Time and measure reading a CSV file.")
     parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats of each entry; the best counts")
     parser.add_argument("--parts", action="store_true", help="the kernels of reading one by one instead")
     parser.add_argument("--large", action="store_true", help="also 100 million rows, 2.6 GB on disk")
     options = parser.parse_args()
@@ -253,7 +253,7 @@ def main() -> int:
             found["deql, 100 million rows, weights and times"] = measure(__file__, "deql", large, "rating", "timestamp")
     show(
         f"Reading {size['rows']:,} rows of CSV ({size['mib']:,.0f} MiB)",
-        ("contestant", "seconds", "CPU seconds", "cores", "peak MiB", "MiB beyond imports"),
+        ("entry", "seconds", "CPU seconds", "cores", "peak MiB", "MiB beyond imports"),
         (
             (label, one.seconds, one.cpu_seconds, one.cores, one.peak_mib, one.beyond_mib)
             for label, one in found.items()

@@ -44,7 +44,7 @@ def numpy_top(X: csr_array, W: NDArray[np.float32], batch: int) -> NDArray[np.in
 
 
 def save_data(folder: str) -> Task:
-    """Fit once; write histories, the model and its dense W for the contestants to load."""
+    """Fit once; write histories, the model and its dense W for the entries to load."""
     import deql
 
     def work() -> csr_array:
@@ -86,13 +86,13 @@ def recommend_numpy(folder: str, batch: str) -> Task:
     return Task(work, finish)
 
 
-def _lists(folder: str, contestant: str) -> Path:
-    return Path(folder, f"{contestant}-lists.npy")
+def _lists(folder: str, entry: str) -> Path:
+    return Path(folder, f"{entry}-lists.npy")
 
 
 def _agreement(folder: str) -> float:
     """Share of users for whom both found the same items."""
-    ours, theirs = (np.sort(np.load(_lists(folder, contestant)), axis=1) for contestant in ("deql", "numpy"))
+    ours, theirs = (np.sort(np.load(_lists(folder, entry)), axis=1) for entry in ("deql", "numpy"))
     return float((ours == theirs).all(axis=1).mean())
 
 
@@ -106,7 +106,7 @@ TASKS: dict[str, Callable[..., Task]] = {"data": save_data, "deql": recommend_de
 def main() -> int:
     """Measure, print the table and the ratios; 1 if the lists disagree."""
     parser = argparse.ArgumentParser(description="Time and measure deql's recommend.")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each contestant; the best counts")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats of each entry; the best counts")
     options = parser.parse_args()
     ours = {copies: f"deql, {copies} × users" if copies > 1 else "deql" for copies in COPIES}
     at_once, batched = "numpy, all at once", f"numpy, {BATCH:,} users at a time"
@@ -121,7 +121,7 @@ def main() -> int:
         agreement = _agreement(folder)
     show(
         f"Top {K} of {size['items']:,} items for {size['users']:,} users",
-        ("contestant", "seconds", "cores", "peak MiB", "MiB beyond imports and inputs", "of which not outputs"),
+        ("entry", "seconds", "cores", "peak MiB", "MiB beyond imports and inputs", "of which not outputs"),
         (
             (label, one.seconds, one.cores, one.peak_mib, one.beyond_mib, _extra_mib(one))
             for label, one in found.items()

@@ -168,7 +168,7 @@ def main() -> int:
     size = found[ours].facts
     show(
         f"SLIM, l1 = {L1:g}, l2 = {L2:g}: {size['items']:,} columns, {size['users']:,} users",
-        ("contestant", "seconds", "cores", "peak MiB", "MiB beyond imports and inputs"),
+        ("entry", "seconds", "cores", "peak MiB", "MiB beyond imports and inputs"),
         ((label, one.seconds, one.cores, one.peak_mib, one.beyond_mib) for label, one in found.items()),
     )
     fastest = min((found[sparse], found[gram]), key=lambda one: one.seconds)

@@ -1,13 +1,13 @@
 """Tuning: one inverse for many models, against a fit for each of them, on the bundled data.
 
-Parts, each contestant in a process of its own:
+Parts, each entry in a process of its own:
 
 - ``grid``: the paper's grid (9 b × 4 p × 5 l2). ``deql.tune``, the refit of the winner and its curve included, against
   ``DEQL(...).fit`` and ``deql.evaluate`` for each of the 180 models (same library, same kernels), and against the
   paper's Fast Algorithm (benchmarks/fit.py, plain and tuned) with a batched NumPy evaluation, extrapolated from ten
   models: none of its steps depends on the parameters.
 - ``b``: 20 and 50 values of b against one: Gram matrix, inverse and evaluation together, and evaluation alone.
-- ``looks``: the default space with and without pruning by first looks: is the winner kept, and what is saved? With
+- ``looks``: the default space with and without pruning by screening: is the winner kept, and what is saved? With
   three samples of the items, and where $DEQL_DATA has amazon-beauty also on that.
 - ``kill``: the grid killed (SIGKILL) at ten random moments, and gone on with.
 - ``test``: the winner of the default space against EASE(l2=250) on the test users, which the search did not read; and
@@ -98,7 +98,7 @@ def fit_paper(folder: str, tuned: str = "") -> Task:
     return Task(work, lambda values: _keep(folder, "paper", values))
 
 
-def judge_b(count: str, alone: str = "") -> Task:
+def evaluate_b(count: str, alone: str = "") -> Task:
     import deql
     from deql.tuning.space import Point
     from deql.tuning.trainer import Trainer
@@ -173,11 +173,11 @@ def test_winner(folder: str) -> Task:
         models["EASE, l2=250"] = deql.EASE(250.0)
         return {name: deql.evaluate(model.fit(split.train), split.test, METRICS) for name, model in models.items()}
 
-    def finish(judged: Any) -> dict[str, Any]:
-        tuned = judged["tuned"].per_user[METRICS[0]]
+    def finish(evaluated: Any) -> dict[str, Any]:
+        tuned = evaluated["tuned"].per_user[METRICS[0]]
         return {
             name: one.means | {"p_value": paired_t(tuned, one.per_user[METRICS[0]]), "users": len(one.users)}
-            for name, one in judged.items()
+            for name, one in evaluated.items()
         }
 
     return Task(work, finish)
@@ -257,7 +257,7 @@ def grid_part(folder: str, repeats: int) -> tuple[dict[str, Any], bool]:
          str(one.facts["winner"]) if one.facts["models"] == len(MODELS) else "")
         for name, one in found.items()
     ]  # fmt: skip
-    header = ("contestant", "models", "seconds", "cores", "for 180 models", "ratio", "peak MiB", "winner (l2, p, b)")
+    header = ("entry", "models", "seconds", "cores", "for 180 models", "ratio", "peak MiB", "winner (l2, p, b)")
     show("The paper's grid: 9 b × 4 p × 5 l2", header, rows)
     difference = _difference(folder, "grid", "separate")
     same = found["deql.tune"].facts["winner"] == found["a fit for each"].facts["winner"]
@@ -314,7 +314,7 @@ def looks_part(folder: str) -> tuple[dict[str, Any], bool]:
             }  # fmt: skip
             good &= best - kept <= 0.01 * best
     header = ("data", "", "inverses", "seconds", METRICS[0], "rank corr.", "winner's place", "winner (l2 p γ b α)")
-    show("The default space, with and without first looks", header, rows)
+    show("The default space, with and without screening", header, rows)
     return {"looks": results}, good
 
 
@@ -371,7 +371,7 @@ def test_part(folder: str) -> tuple[dict[str, Any], bool]:
 
 
 TASKS: dict[str, Callable[..., Task]] = {
-    "tune": tune_grid, "each": fit_each, "paper": fit_paper, "b": judge_b, "default": tune_default,
+    "tune": tune_grid, "each": fit_each, "paper": fit_paper, "b": evaluate_b, "default": tune_default,
     "resume": resume_grid, "test": test_winner,
 }  # fmt: skip
 
@@ -381,7 +381,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Time and check deql.tune on the bundled data.")
     parts = ("grid", "b", "looks", "kill", "test")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts, help="test needs looks")
-    parser.add_argument("--repeats", type=int, default=2, help="runs of each contestant; the best counts")
+    parser.add_argument("--repeats", type=int, default=2, help="repeats of each entry; the best counts")
     options = parser.parse_args()
     result: dict[str, Any] = {"targets": TARGETS}
     good = True

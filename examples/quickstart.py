@@ -1,4 +1,4 @@
-"""Fit, judge, recommend, explain and save, on the bundled data: python examples/quickstart.py"""
+"""Fit, evaluate, recommend, explain and save, on the bundled data: python examples/quickstart.py"""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Choose hyper-parameters on validation users, judge once on test users: python examples/tuning.py (two minutes)"""
+"""Choose hyper-parameters on validation users, evaluate once on test users: python examples/tuning.py (two minutes)"""
 
 import tempfile
 from pathlib import Path

@@ -52,7 +52,7 @@ class ParameterError(DeqlError):
     Attributes
     ----------
     parameter : str or None
-        Which one, where it is a single one; the message then begins with it.
+        Which one, where it is a single one.
     """
 
     def __init__(self, *message: Any, parameter: str | None = None) -> None:
@@ -108,6 +108,9 @@ class NotPositiveDefiniteError(DeqlError):
     def __init__(self, message: str | tuple[Any, ...], indices: Sequence[int]) -> None:
         super().__init__(*(message if isinstance(message, tuple) else (message,)))
         self.indices = [int(i) for i in indices]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args, self.indices), self.__dict__
 
 
 def reason(error: OSError) -> str:

@@ -227,8 +227,10 @@ def held_out_error(errors: Values, seen: int) -> Values:
     return errors * (len(errors) / seen)
 
 
-def parse_metric(text: str) -> tuple[str, int]:
+def parse_metric(text: str, parameter: str = "metric") -> tuple[str, int]:
     """Split ``"ndcg@20"`` into its name and k, which is 0 for a metric without one.
+
+    ``parameter`` is where the text was given, for the error.
 
     Examples
     --------
@@ -240,7 +242,9 @@ def parse_metric(text: str) -> tuple[str, int]:
     if match is None or metric is None or metric.takes_k != bool(match[2]):
         with_k = ", ".join(f"{name}@20" for name, metric in METRICS.items() if metric.takes_k)
         without = ", ".join(name for name, metric in METRICS.items() if not metric.takes_k)
-        raise ParameterError(f"unknown metric {text!r}: say {with_k}, with any k from 1 up, or {without}")
+        raise ParameterError(
+            f"unknown metric {text!r}: say {with_k}, with any k from 1 up, or {without}", parameter=parameter
+        )
     return metric.name, int(match[2] or 0)
 
 
@@ -249,7 +253,9 @@ def as_names(metrics: Any) -> tuple[str, ...]:
     if isinstance(metrics, str):
         return (metrics,)
     if not isinstance(metrics, Iterable):
-        raise ParameterError(f"metrics must be a name such as ndcg@20 or a list of them, got {metrics!r}")
+        raise ParameterError(
+            f"metrics must be a name such as ndcg@20 or a list of them, got {metrics!r}", parameter="metrics"
+        )
     return tuple(dict.fromkeys(metrics))
 
 
@@ -261,9 +267,9 @@ def parse_metrics(metrics: Any) -> dict[str, tuple[Metric, int]]:
     >>> {text: (metric.of, k) for text, (metric, k) in parse_metrics(["ndcg@20", "mse"]).items()}
     {'ndcg@20': ('hits', 20), 'mse': ('errors', 0)}
     """
-    wanted = {text: parse_metric(text) for text in as_names(metrics)}
+    wanted = {text: parse_metric(text, "metrics") for text in as_names(metrics)}
     if not wanted:
-        raise ParameterError("name at least one metric, such as ndcg@20")
+        raise ParameterError("name at least one metric, such as ndcg@20", parameter="metrics")
     return {text: (METRICS[name], k) for text, (name, k) in wanted.items()}
 
 

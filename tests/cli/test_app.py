@@ -9,6 +9,7 @@ import pytest
 
 import deql
 from deql.cli.app import COMMANDS, DATA_COMMANDS
+from tests.cli.test_cli import refusal
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,38 @@ def test_the_list_of_commands_imports_none_of_them(arguments):
     code = f"import sys; from deql.cli import run; run({arguments!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "polars", "numba", "torch"} & set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["data", "split", "FILE", "-o", "OUT", "--held-out", "1.5"], "--held-out must be a share between 0 and 1"),
+        (["data", "split", "FILE", "-o", "OUT", "--test-users=2"], "--test-users must be a share between 0 and 1"),
+        (["data", "split", "FILE", "-o", "OUT", "--k-core", "0"], "--k-core must be a whole number from 1 up"),
+        (["data", "split", "FILE", "-o", "OUT", "--protocol", "leave-last"], "say --time with one of"),
+        (["data", "info", "FILE", "--min-weight", "nan"], "--min-weight must be a number, got nan"),
+        (["data", "info", "FILE", "--ids", "words"], "--ids must be 'auto' or 'text', got 'words'"),
+        (["data", "info", "FILE", "--format", "word"], "--format: unknown format 'word': say one of"),
+        (["data", "info", "FILE", "--user", "who"], "has no column 'who': say --user with one of 'user'"),
+        (["data", "info", "FILE", "--user", "9"], "has 3 columns, so --user 9 is none of them"),
+        (["data", "info", "FILE", "--user", "1", "--item", "1"], "say --user and --item with two of 'user'"),
+        (["data", "info", "FILE", "--weight", "note"], "is not a number: correct it, or name another --weight"),
+        (["data", "info", "MATRIX", "--user", "1", "--time", "2"], "no columns to name: leave out --user, --time"),
+        (["data", "info", "NEGATIVE", "--weight", "stars"], "leave such rows out with --min-weight, or build"),
+        (["data", "info", "WORD"], "correct or remove the row, or say --ids text if it is right"),
+        (["tune", "FILE", "-o", "OUT", "--metric", "ndgc@20"], "error: --metric: unknown metric 'ndgc@20': say"),
+        (["tune", "FILE", "-o", "OUT", "--budget", "soon"], "error: --budget: a budget is a number of inverses"),
+        (["tune", "FILE", "-o", "OUT", "--dtype", "half"], "--dtype must be 'float32' or 'float64', got 'half'"),
+        (["fit", "FILE", "-o", "OUT", "--threads", "0"], "error: --threads: the number of threads must be"),
+        (["evaluate", "FILE", "ease:l2=-1"], "error: ease:l2=-1: l2 must be a number from 0 up"),
+        (["evaluate", "FILE", "ease", "--metrics", "ndgc@20"], "error: --metrics: unknown metric 'ndgc@20'"),
+    ],
+)
+def test_errors_name_the_options_that_were_typed(capsys, tmp_path, arguments, said):
+    files = {name: tmp_path / f"{name}.csv" for name in ("FILE", "NEGATIVE", "WORD", "OUT")}
+    files["MATRIX"] = tmp_path / "matrix.npz"
+    files["FILE"].write_text("user,item,note\n1,2,much\n1,3,x\n2,3,y\n")
+    files["NEGATIVE"].write_text("user,item,stars\n1,2,-1\n1,3,2\n2,3,4\n")
+    files["WORD"].write_text("user,item\n1,2\n1,3\n2,3\nunknown,3\n")
+    files["MATRIX"].write_bytes(b"")
+    assert said in refusal(capsys, *(files.get(argument, argument) for argument in arguments))

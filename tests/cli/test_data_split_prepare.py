@@ -96,7 +96,7 @@ class TestSplit:
             (["--protocol", "leave-last", "--validation", 0.5], "validation must be a whole number"),
             (["--protocol", "leave-last", "--validation", "nan"], "validation must be a whole number"),
             (["--protocol", "sideways"], "sideways"),
-            (["--held-out", 1.5], "held_out must be a share between 0 and 1"),
+            (["--held-out", 1.5], "--held-out must be a share between 0 and 1"),
             (["--seed", -1], "seed must be a whole number from 0 up"),
             (["--k-core", 0], "--k-core must be a whole number from 1 up"),
             (["--k-core", 50], "nothing is left after the step “50-core kept”"),

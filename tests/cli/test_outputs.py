@@ -66,7 +66,7 @@ def test_a_matrix_goes_through_every_command(capsys, goods, tmp_path):
     answer(capsys, "data", "convert", goods, "-o", tmp_path / "m.npz")
     assert answer(capsys, "data", "info", tmp_path / "m.npz")["users"] == 30
     answer(capsys, "fit", tmp_path / "m.npz", "-m", "popularity", "-o", tmp_path / "m.deql")
-    assert "leave out time" in refusal(capsys, "data", "info", tmp_path / "m.npz", "--time", "when")
+    assert "leave out --time" in refusal(capsys, "data", "info", tmp_path / "m.npz", "--time", "when")
 
 
 def test_a_terminal_that_lacks_letters_shows_others(goods):

@@ -15,7 +15,7 @@ import pytest
 import deql
 from deql.cli import run
 from deql.datasets.public import read_lightgcn_split
-from deql.models.base import OF_THE_MACHINE
+from deql.models.base import EXECUTION_PARAMETERS
 from tests.cli.published import write_published
 from tests.cli.test_cli import answer, refusal
 
@@ -108,7 +108,7 @@ class TestTune:
         assert paper["space"]["b"] == [0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]
         assert (paper["space"]["l2"], paper["space"]["dropout"]) == ([10], [0.2])
 
-    def test_a_budget_and_no_first_looks(self, capsys, folder, tmp_path):
+    def test_a_budget_and_no_screening(self, capsys, folder, tmp_path):
         command = ["tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick", "--budget"]
         facts = answer(capsys, *command, 2, "--no-prune")
         assert (facts["inverses"], facts["looks"]) == (2, [])
@@ -229,7 +229,7 @@ class TestAuto:
         rule = {name: best.best[name] for name in ("b", "popularity_power")}
         expected = deql.DEQL(10.0, 0.3, **rule).fit(table)
         np.testing.assert_array_equal(deql.load(out).weights(), expected.weights())
-        assert facts["parameters"] == {k: v for k, v in expected.get_params().items() if k not in OF_THE_MACHINE}
+        assert facts["parameters"] == {k: v for k, v in expected.get_params().items() if k not in EXECUTION_PARAMETERS}
 
     def test_a_split_is_fitted_on_its_training_part(self, capsys, folder, tmp_path):
         out = tmp_path / "a.deql"

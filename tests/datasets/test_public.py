@@ -20,11 +20,11 @@ DATA = Path(os.environ.get("DEQL_DATA", "no data"))
 
 
 @pytest.fixture
-def few_judged(monkeypatch):
+def few_evaluated(monkeypatch):
     """Presets that hold out a few users rather than ten thousands."""
     for name, preset in PRESETS.items():
-        if preset.judged_users is not None:
-            monkeypatch.setitem(PRESETS, name, replace(preset, judged_users=3))
+        if preset.evaluated_users is not None:
+            monkeypatch.setitem(PRESETS, name, replace(preset, evaluated_users=3))
 
 
 def everything(split):
@@ -65,7 +65,7 @@ def assert_prepared(name, folder, expected):
 LIKED = [(u, i) for u, i, rating in ratings() if rating >= 4]
 
 
-def test_ml20m(tmp_path, few_judged):
+def test_ml20m(tmp_path, few_evaluated):
     rows = [f"{u},{i},{rating},1112486027" for u, i, rating in ratings()]
     (tmp_path / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n")
     (tmp_path / "movies.csv").write_text("movieId,title,genres\n10,Toy Story (1995),Comedy\n")
@@ -74,7 +74,7 @@ def test_ml20m(tmp_path, few_judged):
     assert split.train.n_users == split.train.steps[-1].users - 6
 
 
-def test_netflix(tmp_path, few_judged):
+def test_netflix(tmp_path, few_evaluated):
     for part, items in ((1, range(5)), (2, range(5, 12))):
         lines = []
         for film in items:
@@ -85,7 +85,7 @@ def test_netflix(tmp_path, few_judged):
     assert_prepared("netflix", tmp_path, at_least(LIKED, 0, 5))
 
 
-def test_msd(tmp_path, few_judged, monkeypatch):
+def test_msd(tmp_path, few_evaluated, monkeypatch):
     cleaning = PRESETS["msd"].cleaning
     assert (cleaning["min_users_per_item"], cleaning["min_items_per_user"]) == (200, 20)
     smaller = {"binary": True, "min_users_per_item": 37, "min_items_per_user": 4}

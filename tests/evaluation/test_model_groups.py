@@ -5,6 +5,7 @@ import deql
 from deql import DEQL, DLAE, EASE, EDLAE, LAE, RDLAE, RLAE, Interactions, Popularity
 from deql.errors import ParameterError
 from deql.evaluation.model_groups import describe, fit_and_evaluate, name_models, parameters
+from deql.models.linear import LinearAutoencoder
 
 METRICS = ["recall@5", "ndcg@5"]
 
@@ -46,9 +47,9 @@ def test_sharing_an_inverse_changes_nothing(split, monkeypatch):
         for name, m in models.items()
     }
     fits, told = [], []
-    learn = deql.models.LinearAutoencoder._learn
+    learn = LinearAutoencoder._learn
     monkeypatch.setattr(
-        deql.models.LinearAutoencoder, "_learn", lambda self, data: (fits.append(self), learn(self, data))
+        LinearAutoencoder, "_learn", lambda self, data: (fits.append(self), learn(self, data))
     )
     together = fit_and_evaluate(models, split.train, split.test, METRICS, told.append)
     assert len(fits) == 4  # (5, 0), (5, 0.3), the user weights, the dtype

@@ -11,7 +11,7 @@ def test_all_formats_tell_the_same():
     for written in (text, markdown, latex):
         assert "0.3133" in written
         assert "Mean" in written
-        assert "3 splits (strong, seeds 0 to 2, 7 users judged in each)" in written
+        assert "3 splits (strong, seeds 0 to 2, 7 users evaluated in each)" in written
         assert "paired over 3 splits" in written
         assert "the best model is better than this one" in written
     assert "0.3133 ± 0.0153 ←" in text

@@ -1,7 +1,7 @@
 import pytest
 
 from deql.errors import DataError
-from deql.io.atomic import write_text, write_whole
+from deql.io.atomic import replace_file, write_text, write_whole
 
 
 def test_what_fails_half_way_leaves_the_old_file(tmp_path):
@@ -29,3 +29,10 @@ def test_a_place_that_cannot_be_written(tmp_path):
 def test_text_that_is_not_unicode_is_still_written(tmp_path):
     write_text(tmp_path / "a.txt", "a\ud800b")
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "a?b"
+
+
+def test_a_file_that_a_killed_process_left_is_written_over(tmp_path):
+    (tmp_path / "a.new").write_text("what was cut short, and is longer than what comes")
+    replace_file(tmp_path / "a", lambda place: place.write_text(f"by way of {place.name}"), "a.new")
+    assert [one.name for one in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_text() == "by way of a.new"

@@ -1,6 +1,7 @@
 """``help()`` of a model describes every parameter and fitted attribute, those that it shares with others included."""
 
 import importlib.util
+import inspect
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import deql
 from deql import models
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.resources import Need
+from deql.linalg.engines.resources import Requirement
 
 MODELS = sorted(models.MODEL_NAMES)
 
@@ -39,12 +40,26 @@ def test_every_fitted_attribute(name, asymmetric_ratings):
     assert {"items_", "item_counts_", "n_users_"} <= fitted
 
 
+@pytest.mark.parametrize("verb", ["fit", "recommend", "explain"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_signature_names_what_it_takes(name, verb):
+    signature = str(inspect.signature(getattr(getattr(models, name), verb)))
+    assert "Any" not in re.findall(r"\w+", signature)
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "compare", "tune", "plan", "read_interactions"])
+def test_a_functions_parameters_are_named_too(verb):
+    for parameter in inspect.signature(getattr(deql, verb)).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            assert "Any" not in re.findall(r"\w+", str(parameter.annotation)), parameter
+
+
 def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings, tmp_path):
     class Borrowed(Engine):
         name = "borrowed"
 
-        def need(self, task, there):
-            return Need(self.name, task.packed)
+        def requirement(self, size, resources):
+            return Requirement(self.name, size.packed)
 
         def solve(self, problem, stage):
             solved = Memory().solve(problem, stage)

@@ -265,7 +265,7 @@ def test_what_is_said_of_data(tmp_path, monkeypatch, undrawn, name, protocol, pe
     lead, sections = b_sensitivity(wanted)
     assert lead.endswith(said)
     told = text(sections[0])
-    assert "77 users are judged" in told
+    assert "77 users are evaluated" in told
     for peak, metric in zip(peaks, ("Recall@20", "NDCG@20"), strict=True):
         where = {
             0: "peaks at b = 0, which is EDLAE", 3: "peaks at b = 1, at a",
@@ -339,8 +339,10 @@ def test_a_flat_line_has_no_peak_and_a_single_user_no_p_value(small, undrawn, tm
     monkeypatch.setattr(TableRequest, "choices", lambda *_: [FOUND, published])
     lead, sections = b_sensitivity(table_request(tmp_path))
     told = text(sections[0])
-    assert "Recall@20 is the same at every b, NDCG@20 peaks at b = 0, which is EDLAE; the users judged do not" in lead
-    assert "1 user is judged." in told
+    assert (
+        "Recall@20 is the same at every b, NDCG@20 peaks at b = 0, which is EDLAE; the users evaluated do not" in lead
+    )
+    assert "1 user is evaluated." in told
     assert sections[0].remarks[0] == "Recall@20 is the same at every b, 1.0000."
     assert "b = 0.5, which validation data chose, is as good as the peak." in told
     assert "but b = 0.9, which would, is as good: that decides nothing." in verdict(tied, "near")[1]
@@ -354,7 +356,7 @@ def test_a_flat_line_has_no_peak_and_a_single_user_no_p_value(small, undrawn, tm
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ((None, None), "the users judged do not decide whether that is what the paper says of X"),
+        ((None, None), "the users evaluated do not decide whether that is what the paper says of X"),
         ((True, None), "that is what the paper says of X by Recall@20, and undecided by NDCG@20"),
         ((None, False), "that is not what the paper says of X by NDCG@20, and undecided by Recall@20"),
     ],

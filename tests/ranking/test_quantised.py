@@ -142,7 +142,7 @@ def test_a_model_without_rows_is_as_it_was_when_they_cannot_be_made():
     model.precision_.data[:] = np.nan
     with pytest.raises(deql.DeqlError, match="no rows can be made of this P"):
         model.quantize_rows()
-    assert model.quantised_rows_ is None
+    assert model.quantized_rows_ is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -153,10 +153,10 @@ def test_rows_may_be_kept_in_the_model_file(tmp_path, dtype):
     plain, kept = tmp_path / "plain.deql", tmp_path / "kept.deql"
     model.save(plain)
     model.save(kept, quantized_rows=True)
-    assert model.quantised_rows_ is None  # only the file has them
+    assert model.quantized_rows_ is None  # only the file has them
     loaded = deql.load(kept)
-    assert deql.load(plain).quantised_rows_ is None
-    rows, made = loaded.quantised_rows_, QuantisedRows.fill(model.precision_)
+    assert deql.load(plain).quantized_rows_ is None
+    rows, made = loaded.quantized_rows_, QuantisedRows.fill(model.precision_)
     assert rows.codes.tobytes() == made.codes.tobytes()
     assert rows.steps.tobytes() == made.steps.tobytes()
     assert rows.codes.base is not None  # mapped, not read
@@ -166,12 +166,12 @@ def test_rows_may_be_kept_in_the_model_file(tmp_path, dtype):
         expected = model if other is loaded else model.with_rule(b=2.0)
         assert_same_bits(other.recommend(matrix, k=9), expected.recommend(matrix, k=9))
     loaded.save(plain)
-    assert deql.load(plain).quantised_rows_ is None
+    assert deql.load(plain).quantized_rows_ is None
 
 
 def test_a_file_with_the_rows_of_another_model_is_refused(tmp_path):
     small, large = (deql.EASE(l2=1.0).fit(csr_array(np.eye(n, dtype=np.float32))) for n in (3, 70))
-    small.quantised_rows_ = QuantisedRows.fill(large.precision_)
+    small.quantized_rows_ = QuantisedRows.fill(large.precision_)
     small.save(tmp_path / "mixed.deql", quantized_rows=True)
     with pytest.raises(deql.DeqlError, match="another size"):
         deql.load(tmp_path / "mixed.deql")

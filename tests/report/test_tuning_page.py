@@ -119,7 +119,7 @@ def test_a_figure_for_each_user_power_on_one_scale():
     )
     looked_at = [row(l2=3.0, user_power=0.8)[:-1], row(l2=1.0, user_power=0.8)[:-1]]
     told = captions(tuning_page("Tuning", {}, made(GRID, looks=looked_at)))
-    assert told[-1].endswith("Not drawn: 2 points with user_power 0.8 that had a first look only.")
+    assert told[-1].endswith("Not drawn: 2 points with user_power 0.8, only screened.")
 
 
 def test_points_that_form_no_lines():
@@ -135,14 +135,14 @@ def test_a_single_point_has_nothing_to_draw():
     assert len(captions(write("single"))) == 2
 
 
-def test_how_first_looks_agree():
+def test_how_screening_agrees():
     # Looks put the second best first and the best second: ranks 2, 3, 1 against 3, 2, 1 have a correlation of 0.5.
     looks = [(*GRID[1][:6], 0.9), (*GRID[0][:6], 0.8), (*GRID[2][:6], 0.7), row(l2=99.0, value=0.1)[:7]]
     told = captions(tuning_page("Tuning", {}, made(GRID, looks=looks)))
     assert "at the 3 of 4 points that have both. Rank correlation: 0.50" in told[-1]
-    assert "By first look the winner was number 2 of 4." in told[-1]
-    assert "Not drawn: 1 point with user_power 0 that had a first look only." in told[-2]
-    assert "First looks" not in write("grid")
+    assert "By screening the winner was number 2 of 4." in told[-1]
+    assert "Not drawn: 1 point with user_power 0, only screened." in told[-2]
+    assert "Screening" not in write("grid")
 
 
 def test_zero_stands_on_a_log_axis():

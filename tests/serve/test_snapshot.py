@@ -74,13 +74,13 @@ def on_disk(monkeypatch):
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     monkeypatch.setattr(snapshot, "_share_blocks", cannot)
-    monkeypatch.setattr(snapshot, "fits", lambda size: False)
+    monkeypatch.setattr(snapshot, "may_take", lambda size: False)
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
 def test_what_is_in_memory_is_sealed(model, monkeypatch):
     on_disk(monkeypatch)
-    monkeypatch.setattr(snapshot, "fits", lambda size: True)
+    monkeypatch.setattr(snapshot, "may_take", lambda size: True)
     copy = snapshot.take(model)
     try:
         assert set(copy.files) == {"model", "rows"}
@@ -113,7 +113,7 @@ def test_rows_that_are_in_the_file_are_not_made_again(tmp_path, model):
     try:
         assert list(copy.files) == ["model"]
         served = load(snapshot.path_of(copy.files["model"]), verify=False)
-        assert served.quantised_rows_ is not None
+        assert served.quantized_rows_ is not None
         assert (
             served.recommend([["tea"]], k=2).scores.tobytes() == load(model).recommend([["tea"]], k=2).scores.tobytes()
         )

@@ -17,7 +17,7 @@ SPACE = {
 
 
 def run(search, journal=None, prune=True):
-    """A search of some seconds; with first looks unless told otherwise, though these data are small for them."""
+    """A search of some seconds; with screening unless told otherwise, though these data are small for it."""
     tuner._LEAST_ITEMS = 100
     split = deql.split_strong(market(1200, 240, seed=31), 0.05, 0.4)
     budget = None if search == "grid" else 10 if prune else 25

@@ -46,7 +46,7 @@ def test_points_without_a_model_are_told():
     assert any(note.startswith("1 point gave no model, such as l2=1e+39") for note in tuning.notes)
 
 
-def test_points_that_failed_at_the_first_look_are_no_inverses(monkeypatch):
+def test_points_that_failed_at_the_screening_are_no_inverses(monkeypatch):
     monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
     split = deql.split_strong(market(160, 40, seed=21), 0.1, 0.4)
     tuning = deql.tune(split, GRID | {"l2": [1, 10, 1e38, 1e39], "dropout": [0.2, 0.5, 0.8, 0.9]})

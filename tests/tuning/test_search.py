@@ -39,8 +39,8 @@ def undisturbed(split):
 
 
 @pytest.fixture
-def first_looks(monkeypatch):
-    """First looks on data as small as the tests'."""
+def screening(monkeypatch):
+    """Screening on data as small as the tests'."""
     monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
 
 
@@ -107,7 +107,7 @@ def test_a_larger_budget_goes_on(split, undisturbed, tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch, split):
-    """A first look takes 1/8 s and a point 1 s, by a clock that nothing else moves and that does not round."""
+    """A screening takes 1/8 s and a point 1 s, by a clock that nothing else moves and that does not round."""
     now, evaluate = [0.0], Trainer.evaluate
 
     def slow(self, *arguments):
@@ -126,7 +126,7 @@ def assert_within(seconds, journal, steps_over=1):
 
 
 @pytest.mark.parametrize("prune", [False, True])
-def test_a_time_is_overrun_by_at_most_one_step(split, clock, first_looks, prune, tmp_path):
+def test_a_time_is_overrun_by_at_most_one_step(split, clock, screening, prune, tmp_path):
     journal = tmp_path / "j"
     for seconds, looks in ((1.5, 6), (4.5, 18), (8.5, 32)):  # looks take up to half of the time
         tuning = deql.tune(split, GRID, budget=f"{seconds}s", prune=prune, journal=journal)
@@ -141,7 +141,7 @@ def records(journal):
     return [json.loads(line) for line in journal.read_bytes().splitlines()[1:]]
 
 
-def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, undisturbed, first_looks):
+def test_screening_of_all_points_and_an_inverse_for_the_best_few(split, undisturbed, screening):
     tuning = deql.tune(split, GRID)
     assert tuning.looks.height == 32
     assert tuning.inverses == KEPT_OF_GRID
@@ -155,13 +155,13 @@ def test_first_looks_at_all_points_and_an_inverse_for_the_best_few(split, undist
     assert values == sorted(values, reverse=True)
 
 
-def test_a_look_is_the_best_rule_on_a_quarter_of_the_items(split, first_looks):
+def test_a_look_is_the_best_rule_on_a_quarter_of_the_items(split, screening):
     from deql.tuning.tuning_data import hold_out_validation, sample_items
 
     tuning = deql.tune(split, GRID, seed=4)
     small = sample_items(hold_out_validation(split, 4), 0.25, 1000, 4)
     assert small.train.n_items == 10
-    trainer = Trainer(small, "float32", False, weighed_by=split.train.matrix)
+    trainer = Trainer(small, "float32", False, weights_from=split.train.matrix)
     for row in tuning.looks.to_dicts():
         judged = trainer.evaluate(Point(row["l2"], row["dropout"], row["user_power"]),
                                [{"b": 0.0}, {"b": 1.0}], ["ndcg@20"])  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_look_is_the_best_rule_on_a_quarter_of_the_items(split, first_looks):
         assert row["b"] == [0, 1][values.index(max(values))]
 
 
-def test_looks_of_mse_keep_the_smallest(split, first_looks):
+def test_looks_of_mse_keep_the_smallest(split, screening):
     tuning = deql.tune(split, GRID, "mse")
     values = tuning.looks["mse"].to_list()
     assert values == sorted(values)
@@ -178,12 +178,12 @@ def test_looks_of_mse_keep_the_smallest(split, first_looks):
     assert kept == set(tuning.table.select("l2", "dropout", "user_power").rows())
 
 
-def test_no_first_looks_where_they_would_not_pay(split, first_looks):
+def test_no_screening_where_it_would_not_pay(split, screening):
     assert deql.tune(split, GRID | {"l2": [1, 10], "user_power": 0}).looks.is_empty()  # 8 points
     assert deql.tune(split, GRID, prune=False).looks.is_empty()
 
 
-def test_a_small_budget_takes_the_best_of_the_looks(split, first_looks):
+def test_a_small_budget_takes_the_best_of_the_looks(split, screening):
     tuning = deql.tune(split, GRID, budget=2)
     assert (tuning.looks.height, tuning.inverses) == (32, 2)
     best = set(tuning.looks.head(2).select("l2", "dropout", "user_power").rows())
@@ -257,7 +257,7 @@ def test_an_interruption_before_the_first_point_is_one(split, monkeypatch, tmp_p
     assert deql.tune(split, GRID, journal=tmp_path / "j").inverses == 32  # the file was let go
 
 
-def test_an_interruption_of_the_first_looks_is_one_too(split, first_looks, monkeypatch, tmp_path):
+def test_an_interruption_of_the_screening_is_one_too(split, screening, monkeypatch, tmp_path):
     evaluate, calls = Trainer.evaluate, []
 
     def interrupted(self, *arguments):
@@ -278,7 +278,7 @@ def test_an_interruption_of_the_first_looks_is_one_too(split, first_looks, monke
     assert findings(deql.tune(split, GRID, journal=tmp_path / "j")) == findings(deql.tune(split, GRID))
 
 
-def test_a_time_goes_to_the_points_with_the_best_looks(split, clock, first_looks, tmp_path):
+def test_a_time_goes_to_the_points_with_the_best_looks(split, clock, screening, tmp_path):
     tuning = deql.tune(split, GRID, budget="9s", journal=tmp_path / "j")
     order = [tuple(row[:3]) for row in tuning.looks.rows()]
     measured = [step[1:] for step in steps(tmp_path / "j") if step[0] == "point"]
@@ -293,7 +293,7 @@ def test_a_time_without_looks_reaches_every_user_power(split, clock):
 
 
 @pytest.mark.parametrize("budget", [None, 5])
-def test_there_is_one_gram_matrix_for_each_user_power(split, first_looks, monkeypatch, budget):
+def test_there_is_one_gram_matrix_for_each_user_power(split, screening, monkeypatch, budget):
     made = []
     real = trainer.make_gram
 
@@ -339,7 +339,7 @@ class TestOptuna:
         assert first == again
         assert first["leaderboard"] != other["leaderboard"]
 
-    def test_a_larger_budget_goes_on(self, split, tmp_path, first_looks):
+    def test_a_larger_budget_goes_on(self, split, tmp_path, screening):
         for budget in (3, 8):
             tuning = deql.tune(split, GRID, search="optuna", budget=budget, journal=tmp_path / "j")
             assert tuning.inverses <= budget
@@ -347,20 +347,20 @@ class TestOptuna:
             assert len(set(done)) == len(done)
         assert findings(tuning) == findings(deql.tune(split, GRID, search="optuna", budget=8))
 
-    def test_no_look_after_the_last_inverse(self, split, first_looks, tmp_path):
+    def test_no_look_after_the_last_inverse(self, split, screening, tmp_path):
         for seed in range(3):
             journal = tmp_path / str(seed)
             tuning = deql.tune(split, GRID, search="optuna", budget=5, seed=seed, journal=journal)
             assert tuning.inverses == 5
             assert steps(journal)[-1][0] == "point"
 
-    def test_a_time_is_overrun_by_at_most_one_trial(self, split, clock, first_looks, tmp_path):
+    def test_a_time_is_overrun_by_at_most_one_trial(self, split, clock, screening, tmp_path):
         for seed in range(4):
             journal = tmp_path / str(seed)
             deql.tune(split, GRID, search="optuna", budget="9.5s", seed=seed, journal=journal)
             assert_within(9.5, journal, steps_over=2)
 
-    def test_some_trials_end_at_the_first_look(self, split, first_looks):
+    def test_some_trials_end_at_the_screening(self, split, screening):
         tuning = deql.tune(split, GRID, search="optuna", budget=12)
         assert tuning.inverses == 12
         assert tuning.inverses < tuning.looks.height <= 4 * 12

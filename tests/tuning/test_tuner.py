@@ -102,7 +102,7 @@ def test_the_labels_of_the_test_part_change_nothing(validated, tmp_path):
 
 
 @pytest.mark.parametrize("validated", [True, False])
-def test_first_looks_and_optuna_do_not_look_at_the_test_part_either(validated, monkeypatch):
+def test_screening_and_optuna_do_not_look_at_the_test_part_either(validated, monkeypatch):
     pytest.importorskip("optuna")
     monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
     split = deql.split_strong(market(seed=2), 0.3, 0.2 if validated else 0)
@@ -246,7 +246,7 @@ def test_a_space_without_any_model():
         deql.tune(split, SMALL | {"l2": 0, "dropout": 0})
 
 
-def test_a_space_without_any_model_at_the_first_look(monkeypatch):
+def test_a_space_without_any_model_at_the_screening(monkeypatch):
     monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
     split = deql.split_strong(market(40, 100, seed=7), 0.2, 0.3)
     powers = [step / 10 for step in range(12)]

@@ -86,7 +86,7 @@ def test_a_sample_of_items_is_a_principal_submatrix(power):
     weights = np.maximum((dense != 0).sum(axis=1), 1) ** -power  # of the whole histories
     whole = dense.T @ np.diag(weights) @ dense
 
-    trainer = Trainer(small, "float64", progress=False, weighed_by=held.train.matrix)
+    trainer = Trainer(small, "float64", progress=False, weights_from=held.train.matrix)
     part = whole[np.ix_(columns, columns)]
     model = trainer.fit(Point(3.0, 0.4, power))
     A = part + np.diag(0.4 / 0.6 * np.diag(part)) + 3.0 * np.eye(20)

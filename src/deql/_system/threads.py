@@ -51,7 +51,10 @@ def set_threads(count: int | None) -> None:
     global _chosen
     whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
     if count is not None and not (whole and 1 <= count <= _MOST_THREADS):
-        raise ParameterError(f"the number of threads must be a whole number from 1 to {_MOST_THREADS:,}, got {count!r}")
+        raise ParameterError(
+            f"the number of threads must be a whole number from 1 to {_MOST_THREADS:,}, got {count!r}",
+            parameter="threads",
+        )
     _chosen = None if count is None else int(count)
 
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -25,9 +24,9 @@ from deql.errors import DeqlError, ParameterError, Setting, reason
 __all__ = ["app", "main", "run"]
 
 COMMANDS = {
-    "demo": "Fit, tune, judge and explain on the bundled data: Debian's package index. No network, no arguments.",
+    "demo": "Fit, tune, evaluate and explain on the bundled data: Debian's package index. No network, no arguments.",
     "fit": "Fit a model on a table of who did what and save it.",
-    "evaluate": "Fit models on a split's training part, or load them, and judge them on the users held out.",
+    "evaluate": "Fit models on a split's training part, or load them, and evaluate them on the users held out.",
     "tune": "Find the best hyper-parameters on validation users, and save the model that has them.",
     "compare": "Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction.",
     "recommend": "Recommend items for a history, or for every user of a table.",
@@ -163,10 +162,12 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
 
     Examples
     --------
-    >>> _in_options(DeqlError("say min_weight=… or use ", Setting("dtype", "float32")), [])
+    >>> _in_options(DeqlError("say ", Setting("min_weight"), " or use ", Setting("dtype", "float32")), [])
     'say --min-weight or use --dtype float32'
     >>> _in_options(ParameterError("l2 must be a number from 0 up, got -1.0", parameter="l2"), ["fit", "--l2=-1"])
     '--l2 must be a number from 0 up, got -1.0'
+    >>> _in_options(ParameterError("unknown metric 'x'", parameter="metric"), ["tune", "--metric", "x"])
+    "--metric: unknown metric 'x'"
     """
 
     def option(setting: Setting) -> str:
@@ -175,17 +176,14 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
         return option_name(setting.name) + ("" if setting.value is None else f" {setting.value}")
 
     message = "".join(option(part) if isinstance(part, Setting) else str(part) for part in error.args)
-    if "=" in message:
-        from deql.cli.options import TableOptions  # which loads all that reads tables
-
-        names = sorted((field.name for field in fields(TableOptions)), key=len, reverse=True)  # min_weight, then weight
-        for setting in (*map(Setting, names), Setting("ids", "text")):
-            message = message.replace(str(setting), option(setting))
-    if isinstance(error, ParameterError) and error.parameter and message.startswith(f"{error.parameter} "):
-        typed = option(Setting(error.parameter))
-        if any(argument.partition("=")[0] == typed for argument in arguments):
-            message = typed + message.removeprefix(error.parameter)
-    return message
+    if not isinstance(error, ParameterError) or error.parameter is None:
+        return message
+    typed = option_name(error.parameter)
+    spellings = (typed, f"-{error.parameter}")  # --k is -k, too
+    if typed in message or not any(argument.partition("=")[0] in spellings for argument in arguments):
+        return message
+    rest = message.removeprefix(f"{error.parameter} ")
+    return f"{typed}: {message}" if rest == message else f"{typed} {rest}"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What models are tuned, judged and compared on: a split file, a published split, or a table to split."""
+"""What models are tuned, evaluated and compared on: a split file, a published split, or a table to split."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def metric_list(text: str) -> list[str]:
 class SplitOptions:
     """How a table is split, as asked for on the command line."""
 
-    held_out: Annotated[float | None, typer.Option(help="Share of a judged user's items to find (0.2).")] = None
+    held_out: Annotated[float | None, typer.Option(help="Share of an evaluated user's items to find (0.2).")] = None
     test_users: Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")] = None
     validation_users: Annotated[float | None, typer.Option(help="Share of users to validate on (strong, 0.1).")] = None
     test: Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")] = None

@@ -1,4 +1,4 @@
-"""``deql demo``: a real recommender fitted, tuned, judged and explained while one watches."""
+"""``deql demo``: a real recommender fitted, tuned, evaluated and explained while one watches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: its port; 0 for a free one.")] = 0,
     json: AsJson = False,
 ) -> None:
-    """Fit, tune, judge and explain on the bundled data: Debian's package index. No network, no arguments."""
+    """Fit, tune, evaluate and explain on the bundled data: Debian's package index. No network, no arguments."""
     if serve:
         need_serve()
     begin = time.perf_counter()
@@ -50,7 +50,7 @@ def demo(
     screen.print(
         f"{data.n_users:,} packages name {data.n_items:,} others, {data.n_interactions:,} times. "
         f"{split.train.n_users:,} packages are for training, {split.validation.seen.n_users:,} to choose b and "
-        f"{split.test.seen.n_users:,} to judge: the model does not learn from these, is shown four fifths of the "
+        f"{split.test.seen.n_users:,} to evaluate: the model does not learn from these, is shown four fifths of the "
         "names in each and must find the others.\n"
     )
 
@@ -75,8 +75,8 @@ def demo(
         f"EDLAE   l2={L2:g} dropout={DROPOUT:g}": first.with_rule(b=0.0),
         f"DEQL    l2={L2:g} dropout={DROPOUT:g} b={best_b:g}": chosen,
     }
-    judged = {name: result.means for name, result in deql.evaluate(models, split.test, METRICS).items()}
-    rows = [(name, *(f"{means[metric]:.4f}" for metric in METRICS)) for name, means in judged.items()]
+    evaluated = {name: result.means for name, result in deql.evaluate(models, split.test, METRICS).items()}
+    rows = [(name, *(f"{means[metric]:.4f}" for metric in METRICS)) for name, means in evaluated.items()]
     screen.print(rich_table("On the test packages", ["model", "Recall@20", "NDCG@20"], rows))
 
     package, seen, hidden = _example(split.test)
@@ -97,7 +97,7 @@ def demo(
     )
     if json:
         print_json({
-            "b_sweep": [{"b": b, "ndcg@20": value} for b, value in curve], "best_b": best_b, "test": judged,
+            "b_sweep": [{"b": b, "ndcg@20": value} for b, value in curve], "best_b": best_b, "test": evaluated,
             "package": package, "seen": seen, "hidden": hidden, "recommended": found.ids[0],
             "explanation": {"item": why.item, "score": why.score, "rest": why.rest, "parts": [list(p) for p in why]},
             "seconds": seconds,

@@ -1,4 +1,4 @@
-"""Where a command's fit is computed: engines as typed, plans, and fits that go on after a kill."""
+"""Where a command's fit is computed: engines as typed, plans, and fits that resume after a kill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.tile_folder import has_checkpoint
-from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from
+from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from_config
 from deql.models.linear import LinearAutoencoder
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
@@ -73,7 +73,7 @@ class EngineOptions:
 
     def planned(self, interactions: Interactions, dtype: str | None, tiles: Path) -> dict[str, Any]:
         """Arguments of a plan."""
-        engine = as_engine(engine_from(self.parameters())).name
+        engine = as_engine(engine_from_config(self.parameters())).name
         named = {"data": interactions, "engine": engine, "memory": self.memory, "folder": tiles, "device": self.device}
         return named | ({"dtype": dtype} if dtype else {})
 
@@ -84,7 +84,7 @@ def fit_resumably(estimator: LinearAutoencoder, interactions: Interactions, tile
     engine = as_engine(typed)
     if isinstance(engine, Auto | Disk):
         engine = replace(engine, folder=str(tiles))
-        if begun and isinstance(engine, Auto):  # whatever is free by now: it goes on where it was begun
+        if begun and isinstance(engine, Auto):  # whatever is free by now: it resumes where it was begun
             engine = Disk(engine.memory, engine.folder)
         engine = choose_engine(interactions.matrix, engine=engine, dtype=estimator.dtype)
     if isinstance(engine, Disk):

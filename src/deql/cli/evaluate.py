@@ -56,14 +56,14 @@ def evaluate(
     data: data_source.Data,
     models: data_source.Models,
     metrics: data_source.Metrics = "recall@20,ndcg@20",
-    on: Annotated[Part, typer.Option(help="Which users to judge on.")] = "test",
+    on: Annotated[Part, typer.Option(help="Which users to evaluate on.")] = "test",
     protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     *,
     output: EvaluationOutputs,
     split_options: data_source.SplitOptions,
     table: TableOptions,
 ) -> None:
-    """Fit models on a split's training part, or load them, and judge them on the users held out."""
+    """Fit models on a split's training part, or load them, and evaluate them on the users held out."""
     wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
     output.check(data, table.items, *(Path(model) for model in models))
@@ -94,7 +94,7 @@ def evaluate(
         about = {
             "Data": f"{data.name}: {split.train.n_users:,} training users, {split.train.n_items:,} items, "
                     f"{split.train.n_interactions:,} interactions",
-            "Split": split.describe(), "Judged on": f"the {on} part",
+            "Split": split.describe(), "Evaluated on": f"the {on} part",
         }  # fmt: skip
         hyper = {name: parameters(model) for name, model in named.items()}
         title = f"Evaluation on {data.name}"
@@ -110,7 +110,7 @@ def _note_loaded(name: str, model: Any, split: Split) -> None:
         raise DataError(f"{name} knows none of the items of this split: it was fitted on other data")
     if known < split.train.n_items:
         say(f"note: {name} knows {known:,} of the {split.train.n_items:,} items; others count as missed")
-    say(f"note: {name} is judged as it was saved; if it was fitted on what is held out here, it looks too good")
+    say(f"note: {name} is evaluated as it was saved; if it was fitted on what is held out here, it looks too good")
 
 
 def _facts(
@@ -118,7 +118,7 @@ def _facts(
     metrics: Sequence[str], intervals: bool,
 ) -> dict[str, Any]:  # fmt: skip
     first = next(iter(results.values()))
-    judged = [metric for metric in metrics if metric in first.per_user]
+    evaluated = [metric for metric in metrics if metric in first.per_user]
     return {
         "data": str(data), "on": on, "users": len(first.users), "skipped": first.skipped,
         "split": {"protocol": split.protocol, "seed": split.seed, "parameters": split.parameters,
@@ -127,8 +127,8 @@ def _facts(
             {
                 "name": name, "model": type(named[name]).__name__, "parameters": parameters(named[name]),
                 "means": {metric: result.means[metric] for metric in metrics},
-                "standard_errors": {metric: result.standard_errors[metric] for metric in judged},
-            } | ({"intervals": {metric: list(result.interval(metric)) for metric in judged}} if intervals else {})
+                "standard_errors": {metric: result.standard_errors[metric] for metric in evaluated},
+            } | ({"intervals": {metric: list(result.interval(metric)) for metric in evaluated}} if intervals else {})
             for name, result in results.items()
         ],
     }  # fmt: skip
@@ -138,14 +138,14 @@ def _show(results: Mapping[str, Evaluation], metrics: Sequence[str], intervals: 
     print_grid(evaluation_grid(results, metrics))
     first = next(iter(results.values()))
     print(evaluation_legend(results))
-    judged = [metric for metric in metrics if metric in first.per_user]
-    if intervals and judged:
+    evaluated = [metric for metric in metrics if metric in first.per_user]
+    if intervals and evaluated:
         rows = [
-            ([name], [Cell("{} to {}".format(*map(number, result.interval(metric)))) for metric in judged])
+            ([name], [Cell("{} to {}".format(*map(number, result.interval(metric)))) for metric in evaluated])
             for name, result in results.items()
         ]
         print()
-        print_grid(Grid("95 % bootstrap intervals", ["model", *judged], rows))
+        print_grid(Grid("95 % bootstrap intervals", ["model", *evaluated], rows))
 
 
 def _write_per_user(path: Path, results: Mapping[str, Evaluation], metrics: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from deql.cli.output import file_size, option_name, print_json, print_words, pro
 from deql.errors import ParameterError, TileFileError
 from deql.evaluation.model_groups import parameters
 from deql.linalg.engines.tile_folder import remove_tiles
-from deql.linalg.planner.choose import as_engine, engine_from
+from deql.linalg.planner.choose import as_engine, engine_from_config
 from deql.models import DEQL
 from deql.models.linear import LinearAutoencoder
 from deql.split import Split
@@ -160,7 +160,7 @@ def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str]) 
             raise ParameterError(f"{parameter} is given twice, in {spec} and as {option}")
     given = {**chosen, **engine}
     if linear:
-        given = {**chosen, "engine": engine_from({**as_engine(estimator.engine).words, **engine})}
+        given = {**chosen, "engine": engine_from_config({**as_engine(estimator.engine).config, **engine})}
     estimator.set_params(**given, progress=progress_wanted())
     estimator._check_parameters()
     return estimator

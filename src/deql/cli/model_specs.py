@@ -68,7 +68,7 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
             raise ParameterError(f"{text}: {parameter} is given twice")
         chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter], types[parameter])
     try:
-        model: Recommender = kind(**kind._from_words(chosen))
+        model: Recommender = kind(**kind._from_config(chosen))
         model._check_parameters()
     except ParameterError as error:
         raise ParameterError(f"{text}: ", *error.args, parameter=error.parameter) from None

@@ -40,7 +40,7 @@ from deql.tuning.tuning_result import leaderboard_grid, summary_sentences
 
 __all__ = ["tune"]
 
-_JUDGED_BY = ("recall@20", "ndcg@20")
+_EVALUATED_BY = ("recall@20", "ndcg@20")
 """What ``deql evaluate`` shows unless asked for something else."""
 
 
@@ -72,7 +72,7 @@ class SearchOptions:
     ] = None
     search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = "grid"
     no_prune: Annotated[
-        bool, typer.Option("--no-prune", help="No first looks on a quarter of the items: measure every point.")
+        bool, typer.Option("--no-prune", help="No screening on a quarter of the items: measure every point.")
     ] = False
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32"
 
@@ -102,7 +102,7 @@ def tune(
 ) -> None:
     """Find the best hyper-parameters on validation users, and save the model that has them.
 
-    The same command goes on where it was killed. Ctrl-C ends with the best so far. The test part is not read.
+    The same command resumes where it was killed. Ctrl-C ends with the best so far. The test part is not read.
     """
     space, metric, report = _space(where), how.metric, output.report
     _check(how)
@@ -135,9 +135,9 @@ def tune(
     else:
         _show(tuning)
         options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
-        options |= {} if metric in _JUDGED_BY else {"metrics": metric}
+        options |= {} if metric in _EVALUATED_BY else {"metrics": metric}
         print_words(f"Saved as {out} ({file_size(out)}), fitted on the training part. "
-                     "The test part has not been read; this judges it there:")  # fmt: skip
+                     "The test part has not been read; this evaluates it there:")  # fmt: skip
         files = [f"./{path}" if str(path).startswith("-") else str(path) for path in (data, out)]
         print("    " + shlex.join(["deql", "evaluate", *files, *data_source.typed_options(options)]))
     if report is not None:
@@ -199,8 +199,8 @@ def _say_journal(path: Path) -> None:
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []  # what follows the last one is torn
     points, looks = (sum(line.startswith(b'{"step": "%b"' % step) for line in lines) for step in (b"point", b"look"))
     if points or looks:
-        first_looks = f" and {looks:,} first looks" if looks else ""
-        say(f"going on with {points:,} point{'s' * (points != 1)}{first_looks} from {path}")
+        screened = f" and {looks:,} screened" if looks else ""
+        say(f"going on with {points:,} point{'s' * (points != 1)}{screened} from {path}")
     else:
         say(f"every point is kept in {path}: should this end early, the same command goes on from there")
 

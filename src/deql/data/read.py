@@ -6,30 +6,36 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from scipy.sparse import issparse
 
 from deql._system.progress import stages
-from deql.data.interactions import Interactions
+from deql.data.interactions import Interactions, SparseMatrix
 from deql.data.readers.collect import Collector
 from deql.data.readers.columns import Choice, choose_columns
 from deql.data.readers.files import open_table
 from deql.data.readers.npz import read_matrix
-from deql.data.titles import with_titles
-from deql.errors import ParameterError
+from deql.data.titles import TitlesLike, with_titles
+from deql.errors import ParameterError, Setting
 
-__all__ = ["read_interactions"]
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+
+__all__ = ["TableLike", "read_interactions"]
+
+TableLike: TypeAlias = "str | os.PathLike[str] | SparseMatrix | IntoFrame"
+"""Where interactions are read from: a file or folder, a matrix, or a frame of any library that narwhals knows."""
 
 
 def read_interactions(
-    source: Any,
+    source: TableLike,
     user: Choice = None,
     item: Choice = None,
     weight: Choice = None,
     time: Choice = None,
     *,
-    items: Any = None,
+    items: TitlesLike | None = None,
     min_weight: float | None = None,
     format: str | None = None,
     header: bool | None = None,
@@ -85,17 +91,21 @@ def read_interactions(
     [('read from the frame', 3), ('stars ≥ 4', 2)]
     """
     if ids not in ("auto", "text"):
-        raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}")
+        raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}", parameter="ids")
     if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
-        raise ParameterError(f"min_weight must be a number, got {min_weight!r}")
+        raise ParameterError(f"min_weight must be a number, got {min_weight!r}", parameter="min_weight")
     if isinstance(source, Interactions):
-        raise ParameterError("these are Interactions already: deql.clean leaves out what is not wanted")
+        raise ParameterError(
+            "these are Interactions already: deql.clean leaves out what is not wanted", parameter="source"
+        )
     npz = isinstance(source, str | os.PathLike) and (format == "npz" or Path(source).suffix == ".npz")
     if issparse(source) or npz:
         named = {"user": user, "item": item, "weight": weight, "time": time, "header": header}
         asked = [name for name, value in named.items() if value is not None]
         if asked or format not in (None, "npz") or ids != "auto":
-            raise ParameterError(f"a matrix has no columns to name: leave out {', '.join(asked) or 'format and ids'}")
+            leave_out = [part for name in asked for part in (", ", Setting(name, noun=name))][1:]
+            leave_out = leave_out or [Setting("format", noun="format"), " and ", Setting("ids", noun="ids")]
+            raise ParameterError("a matrix has no columns to name: leave out ", *leave_out)
         return with_titles(read_matrix(source, min_weight), items)
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from deql._system.lazy import pl
-from deql.data.interactions import Interactions
+from deql.data.interactions import Interactions, ItemId
 from deql.data.readers.blocks import Block, blocks
 from deql.data.readers.columns import find_known
 from deql.data.readers.delimited import read_text
@@ -20,10 +20,16 @@ from deql.data.readers.frames import as_polars, scan_parquet
 from deql.data.readers.sniff import layout_of
 from deql.errors import DataError, name_some, printable
 
-__all__ = ["with_titles"]
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+
+__all__ = ["TitlesLike", "with_titles"]
+
+TitlesLike: TypeAlias = "str | os.PathLike[str] | IntoFrame | Mapping[ItemId, str]"
+"""Where titles are read from: a file or a frame with ids and titles, or a mapping from id to title."""
 
 
-def with_titles(data: Interactions, source: Any) -> Interactions:
+def with_titles(data: Interactions, source: TitlesLike | None) -> Interactions:
     """The same interactions with a title for each item; its id where the table has none.
 
     Parameters
@@ -45,7 +51,7 @@ def with_titles(data: Interactions, source: Any) -> Interactions:
     found = [titles.get(str(item)) for item in data.items.tolist()]
     if data.n_items and not any(title is not None for title in found):
         raise DataError(
-            f"no item has a title in {_called(source)}: its ids are like {name_some(list(titles), 3)}, "
+            f"no item has a title in {_source_name(source)}: its ids are like {name_some(list(titles), 3)}, "
             f"those of the interactions like {name_some(data.items, 3)}; is it the right table?"
         )
     shown = np.empty(data.n_items, object)
@@ -61,19 +67,20 @@ def _read(source: Any) -> dict[str, str]:
     frame = _read_file(Path(source)) if isinstance(source, str | os.PathLike) else as_polars(source).collect()
     names = frame.columns
     if len(names) < 2:
-        raise DataError(f"{_called(source)} has one column: titles need one of ids and one of titles")
+        raise DataError(f"{_source_name(source)} has one column: titles need one of ids and one of titles")
     ids = find_known(names, "item")
     ids = names.index("id") if ids is None and "id" in names else ids or 0
     titles = find_known(names, "title")
     if titles is None:
         if len(names) > 2 and not all(name.isdigit() for name in names):  # numbers stand for columns without a name
             raise DataError(
-                f"{_called(source)} has no column that looks like titles: leave two columns, ids and titles, or name "
-                f"one title; it has {name_some(names, 12)}"
+                f"{_source_name(source)} has no column that looks like titles: leave two columns, ids and titles, or "
+                f"name one title; it has {name_some(names, 12)}"
             )
         titles = int(ids == 0)
     print(
-        f"deql: {_called(source)}: item = {printable(names[ids])}, title = {printable(names[titles])}", file=sys.stderr
+        f"deql: {_source_name(source)}: item = {printable(names[ids])}, title = {printable(names[titles])}",
+        file=sys.stderr,
     )
     texts = frame[names[ids]].cast(str)
     if frame[names[ids]].dtype.is_float():  # whole numbers that a gap turned into floats
@@ -116,5 +123,5 @@ def _unique(names: tuple[str, ...]) -> list[str]:
     return [name if names.index(name) == place else f"{name} {place + 1}" for place, name in enumerate(names)]
 
 
-def _called(source: Any) -> str:
+def _source_name(source: Any) -> str:
     return str(source) if isinstance(source, str | os.PathLike) else "the table of titles"

@@ -47,7 +47,7 @@ def write_table(data: Interactions, path: Path) -> None:
     """
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        raise ParameterError(f"{path} must end in one of {', '.join(ENDINGS)}")
+        raise ParameterError(f"{path} must end in one of {', '.join(ENDINGS)}", parameter="path")
     if ending == ".npz":
         write_whole(path, lambda place: _write_matrix(data, place))
     else:

@@ -61,7 +61,7 @@ class Preset:
         a * the name stands for the parts of one table. Without any, the folder is LightGCN's train.txt and test.txt.
     cleaning : dict
         Options of :func:`deql.clean`.
-    judged_users : int or None
+    evaluated_users : int or None
         How many users are for the test, and as many for validation; a tenth each if None.
     certain : bool
         Whether the source of the paper's numbers says how the data was prepared, or this is the likeliest reading.
@@ -71,7 +71,7 @@ class Preset:
     published: str
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     cleaning: dict[str, Any] = field(default_factory=dict)
-    judged_users: int | None = None
+    evaluated_users: int | None = None
     certain: bool = True
 
 
@@ -155,7 +155,7 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
     deql.errors.DataError: there is no folder no-such-folder with the files of ml20m (GroupLens, MovieLens 20M)
     """
     if name not in PRESETS:
-        raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}")
+        raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}", parameter="name")
     preset, folder = PRESETS[name], Path(folder)
     wanted, found = locate(name, folder)
     if not preset.files:
@@ -167,12 +167,12 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
         table = read.read_interactions(source, **preset.files[wanted])
     data = clean(table, **preset.cleaning)
     share = 0.1
-    if preset.judged_users is not None:
-        share = preset.judged_users / data.n_users
-        if 2 * preset.judged_users >= data.n_users:
+    if preset.evaluated_users is not None:
+        share = preset.evaluated_users / data.n_users
+        if 2 * preset.evaluated_users >= data.n_users:
             raise DataError(
-                f"{folder} has {data.n_users:,} users after cleaning, but {name} needs {preset.judged_users:,} for the "
-                f"test, as many for validation and others to train on: is it all of {preset.published}?"
+                f"{folder} has {data.n_users:,} users after cleaning, but {name} needs {preset.evaluated_users:,} for "
+                f"the test, as many for validation and others to train on: is it all of {preset.published}?"
             )
     return split_strong(data, test_users=share, validation_users=share, held_out=0.2, seed=seed)
 

@@ -19,12 +19,13 @@ from deql.data import as_interactions
 from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics
-from deql.evaluation.model_groups import Tell, fit_and_evaluate, name_models, parameters
+from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, name_models, parameters
 from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, wilcoxon
 from deql.metrics import as_names, lower_is_better
 from deql.models.base import Recommender
 from deql.split import Split, make_splits
+from deql.split.parts import SplitOrInteractions
 
 __all__ = ["LEVEL", "Comparison", "PairedTest", "compare"]
 
@@ -235,10 +236,12 @@ class Comparison:
     def _oriented(self, metric: str, over: Over) -> NDArray[np.float64]:
         """Pairs × models, signed so that more is better; no rows where users have no values."""
         if metric not in self.values:
-            raise ParameterError(f"{metric!r} was not measured: there are {', '.join(self.metrics)}")
+            raise ParameterError(
+                f"{metric!r} was not measured: there are {', '.join(self.metrics)}", parameter="metric"
+            )
         sources = {"splits": self.values, "users": self.per_user}
         if over not in sources:
-            raise ParameterError(f"pairs are 'splits' or 'users', got {over!r}")
+            raise ParameterError(f"pairs are 'splits' or 'users', got {over!r}", parameter="over")
         values = sources[over].get(metric, np.empty((0, len(self.models))))
         return -values if lower_is_better(metric) else values
 
@@ -251,14 +254,14 @@ class Comparison:
 
 def compare(
     models: Sequence[Recommender] | Mapping[str, Recommender],
-    data: Any,
+    data: SplitOrInteractions,
     splits: int = 5,
     metrics: str | Sequence[str] = ("recall@20", "ndcg@20"),
     protocol: str = "strong",
     baseline: str | None = None,
     seed: int = 0,
     *,
-    tell: Tell | None = None,
+    tell: LogCallback | None = None,
     **split_options: Any,
 ) -> Comparison:
     """Fit every model on several seeded splits and test which differences are more than chance.
@@ -278,7 +281,7 @@ def compare(
         Name of the model that the others are to beat.
     seed : int, default 0
     tell : callable, optional
-        Called with a line for every fit.
+        The log callback: called with a line for every fit.
     **split_options
         For :func:`~deql.split_strong`, :func:`~deql.split_weak` or :func:`~deql.split_leave_last`.
 
@@ -298,9 +301,11 @@ def compare(
     wanted = as_names(metrics)
     seed = check_whole("seed", seed, least=0)
     if baseline is not None and baseline not in named:
-        raise ParameterError(f"the baseline {baseline!r} is not one of the models: {', '.join(named)}")
+        raise ParameterError(
+            f"the baseline {baseline!r} is not one of the models: {', '.join(named)}", parameter="baseline"
+        )
     if len(named) < 2:
-        raise ParameterError("a comparison needs at least two models")
+        raise ParameterError("a comparison needs at least two models", parameter="models")
     check_metrics(named.values(), wanted)
     check_whole("splits", splits)
     if isinstance(data, Split):
@@ -327,7 +332,7 @@ def compare(
     )  # fmt: skip
 
 
-def _tell_fit(tell: Tell, label: str, names: str) -> None:
+def _tell_fit(tell: LogCallback, label: str, names: str) -> None:
     tell(f"{label}fitting {names}")
 
 

@@ -81,7 +81,9 @@ class Evaluation:
         """
         if metric not in self.per_user:
             have = ", ".join(self.per_user) or "none"
-            raise ParameterError(f"{metric!r} has no values for users to draw from; those that have: {have}")
+            raise ParameterError(
+                f"{metric!r} has no values for users to draw from; those that have: {have}", parameter="metric"
+            )
         check_share("level", level)
         check_whole("resamples", resamples)
         check_whole("seed", seed, least=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, overload
+from typing import TypeAlias, overload
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,7 @@ from deql.split import HeldOut
 
 __all__ = [
     "MetricAccumulator",
+    "Models",
     "RankedSlice",
     "check_metrics",
     "evaluate",
@@ -36,6 +37,9 @@ _LIST_ENTRIES = 2**24
 _LEAST_USERS, _MOST_USERS = 2**10, 2**16
 """Users of a slice: as many as their lists, of all models, take entries; each slice reads all of P."""
 
+Models: TypeAlias = Recommender | Sequence[Recommender] | Mapping[str, Recommender]
+"""One model, several, or several by name."""
+
 
 @overload
 def evaluate(model: Recommender, target: HeldOut, metrics: str | Sequence[str] = ...) -> Evaluation: ...
@@ -45,7 +49,9 @@ def evaluate(
 ) -> dict[str, Evaluation]: ...
 @overload
 def evaluate(model: Sequence[Recommender], target: HeldOut, metrics: str | Sequence[str] = ...) -> list[Evaluation]: ...
-def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")) -> Any:
+def evaluate(
+    model: Models, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")
+) -> Evaluation | list[Evaluation] | dict[str, Evaluation]:
     """Evaluate one model or several on held-out interactions.
 
     Users are ranked slice by slice, so memory does not grow with them. Models that share P (see
@@ -74,13 +80,19 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     {'recall@20': 0.302, 'ndcg@20': 0.23}
     """
     wanted = parse_metrics(metrics)
-    several = isinstance(model, Sequence) and not isinstance(model, str)
-    models = list(model.values()) if isinstance(model, Mapping) else list(model) if several else [model]
+    if isinstance(model, Mapping):
+        models = list(model.values())
+    elif isinstance(model, Sequence) and not isinstance(model, str):
+        models = list(model)
+    else:
+        models = [model]
     check_metrics(models, wanted)
     for one in models:
         one._check_fitted()
     if not isinstance(target, HeldOut):
-        raise ParameterError(f"expected what is held out, such as split.test, got {type(target).__name__}")
+        raise ParameterError(
+            f"expected what is held out, such as split.test, got {type(target).__name__}", parameter="target"
+        )
     sizes = np.diff(target.held_out.matrix.indptr)
     evaluated = sizes > 0
     if not evaluated.any():
@@ -97,19 +109,22 @@ def evaluate(model: Any, target: HeldOut, metrics: str | Sequence[str] = ("recal
     in_order = [found[position] for position in range(len(models))]
     if isinstance(model, Mapping):
         return dict(zip(model, in_order, strict=True))
-    return in_order if several else in_order[0]
+    return in_order if isinstance(model, Sequence) else in_order[0]
 
 
-def check_metrics(models: Iterable[Any], metrics: Iterable[str]) -> None:
+def check_metrics(models: Iterable[Recommender], metrics: Iterable[str]) -> None:
     """Refuse, before any work, what is no model or no metric, and a metric that a model cannot have."""
-    names = {parse_metric(text)[0] for text in metrics}
+    names = {parse_metric(text, "metrics")[0] for text in metrics}
     for model in models:
         if not isinstance(model, Recommender):
-            raise ParameterError(f"expected a model, a list of models or a dict of models, got {model!r}")
+            raise ParameterError(
+                f"expected a model, a list of models or a dict of models, got {model!r}", parameter="model"
+            )
         for name in names:
             if METRICS[name].of == "errors" and not model._is_linear:
                 raise ParameterError(
-                    f"{name} needs a model whose scores are X @ W, which {type(model).__name__} has not"
+                    f"{name} needs a model whose scores are X @ W, which {type(model).__name__} has not",
+                    parameter="metrics",
                 )
 
 

@@ -11,12 +11,13 @@ from deql.errors import DeqlError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics, evaluate
 from deql.linalg.engines.engine import Engine
-from deql.models.base import NOT_IN_WORDS, Recommender
+from deql.models.base import NOT_SERIALISED, Recommender
 from deql.split import HeldOut
 
-__all__ = ["Tell", "describe", "fit_and_evaluate", "name_models", "parameters", "sharing", "unique_names"]
+__all__ = ["LogCallback", "describe", "fit_and_evaluate", "name_models", "parameters", "sharing", "unique_names"]
 
-Tell = Callable[[str], None]
+LogCallback = Callable[[str], None]
+"""The log callback that functions take as ``tell``: called with a line about what they are doing."""
 
 
 def parameters(model: Recommender) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def parameters(model: Recommender) -> dict[str, Any]:
     """
     values = {field.name: getattr(model, field.name) for field in _fields(model)}
     if isinstance(values.get("engine"), Engine):
-        values |= values["engine"].words
+        values |= values["engine"].config
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
 
 
@@ -43,7 +44,7 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
     >>> describe(deql.DEQL(l2=80.0, b=2.0, zero_diagonal=True))
     'DEQL l2=80 b=2 zero_diagonal'
     """
-    words = [model._called]
+    words = [model._display_name]
     defaults = {field.name: field.default for field in _fields(model)}
     for name, value in parameters(model).items():
         if value != defaults.get(name) or name in shown:
@@ -88,10 +89,10 @@ def name_models(models: Recommender | Sequence[Recommender] | Mapping[str, Recom
         words = [describe(model) if isinstance(model, Recommender) else repr(model) for model in models]
         named = dict(zip(unique_names(words), models, strict=True))
     if not named:
-        raise ParameterError("name at least one model")
+        raise ParameterError("name at least one model", parameter="models")
     for name, model in named.items():
         if not isinstance(model, Recommender):
-            raise ParameterError(f"{name} must be a model such as deql.EASE(l2=80), got {model!r}")
+            raise ParameterError(f"{name} must be a model such as deql.EASE(l2=80), got {model!r}", parameter="models")
         model._check_parameters()
     return named
 
@@ -101,7 +102,7 @@ def fit_and_evaluate(
     train: Interactions,
     target: HeldOut,
     metrics: Sequence[str],
-    tell: Tell | None = None,
+    tell: LogCallback | None = None,
 ) -> dict[str, Evaluation]:
     """Fit copies of the models and evaluate them: one inverse and one pass for all that share P.
 
@@ -115,7 +116,7 @@ def fit_and_evaluate(
     target : HeldOut
     metrics : sequence of str
     tell : callable, optional
-        Called with the names of the models that are being fitted.
+        The log callback: called with the names of the models that are being fitted.
 
     Returns
     -------
@@ -171,5 +172,5 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
 
 
 def _fields(model: Recommender) -> list[dataclasses.Field[Any]]:
-    shown = [field for field in dataclasses.fields(model) if field.name not in NOT_IN_WORDS]
+    shown = [field for field in dataclasses.fields(model) if field.name not in NOT_SERIALISED]
     return sorted(shown, key=lambda field: bool(field.kw_only))

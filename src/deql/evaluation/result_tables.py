@@ -76,11 +76,11 @@ def comparison_legend(comparison: Comparison) -> tuple[str, str]:
     """What the numbers are, and what the star says."""
     several = comparison.over == "splits"
     seeds = [split["seed"] for split in comparison.splits]
-    judged = [split["judged"] for split in comparison.splits]
-    users = f"{min(judged):,}" if min(judged) == max(judged) else f"{min(judged):,} to {max(judged):,}"
+    evaluated = [split["judged"] for split in comparison.splits]
+    users = f"{min(evaluated):,}" if min(evaluated) == max(evaluated) else f"{min(evaluated):,} to {max(evaluated):,}"
     numbers = (
         f"Mean ± standard deviation over {len(seeds)} splits ({comparison.protocol}, seeds {seeds[0]} to {seeds[-1]}, "
-        f"{users} users judged in each)."
+        f"{users} users evaluated in each)."
         if several
         else f"Mean ± standard error over {users} users ({comparison.protocol} split"
         + (f", seed {seeds[0]})." if seeds[0] is not None else ").")

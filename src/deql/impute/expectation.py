@@ -24,7 +24,7 @@ from scipy.linalg import lapack
 
 from deql._system.threads import blas_limited, run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
-from deql.impute.row_kernels import fill_rows, leave_out, sweep
+from deql.impute.row_kernels import fill_rows, leave_out, sweep_block
 
 __all__ = ["IncompleteRows", "expected_gram", "filled", "left_out_errors", "ridge_inverse"]
 
@@ -112,7 +112,7 @@ def ridge_inverse(S: Matrix, l2: float) -> Matrix:
     A[np.diag_indices(len(A))] += np.append(0.0, np.full(len(A) - 1, l2))
     least = 1e-12 * S.diagonal().max()
     if len(A) <= _SMALL:
-        good = sweep(A, len(A), np.empty(len(A)), least)
+        good = sweep_block(A, len(A), np.empty(len(A)), least)
         inverse = -A
     else:
         with blas_limited():

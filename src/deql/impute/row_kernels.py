@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["fill_rows", "leave_out", "sweep"]
+__all__ = ["fill_rows", "leave_out", "sweep_block"]
 
 
 @njit(cache=True, nogil=True)
-def sweep(block, k, work, least):  # type: ignore[no-untyped-def]
+def sweep_block(block, k, work, least):  # type: ignore[no-untyped-def]
     """The lower triangle of a symmetric k × k matrix becomes that of its negative inverse, in place.
 
     False, with the matrix spoilt, if a pivot is not above ``least``: it is not positive definite then.
@@ -47,7 +47,7 @@ def _negative_inverse(P, missing, block, work):  # type: ignore[no-untyped-def]
     for a in range(k):
         for c in range(a + 1):
             block[a, c] = P[missing[a], missing[c]]
-    sweep(block, k, work, 0.0)
+    sweep_block(block, k, work, 0.0)
     for a in range(k):
         for c in range(a):
             block[c, a] = block[a, c]

@@ -12,14 +12,15 @@ from deql.errors import DataError, reason
 __all__ = ["replace_file", "sync", "try_lock", "write_text", "write_whole"]
 
 
-def replace_file(path: Path, write: Callable[[Path], object]) -> None:
+def replace_file(path: Path, write: Callable[[Path], object], beside: str = "") -> None:
     """Let ``write`` fill a file beside ``path``, bring it to disk, and rename it there.
 
     Whenever the process or the machine stops, ``path`` is what it was before or what ``write`` made. Errors pass
-    through; nothing is left behind then.
+    through; nothing is left behind then. The file beside it has a name of its own each time, unless ``beside``
+    gives one: where only one process writes, what a killed one left is then found and written over.
     """
     path = path.resolve()  # what a link points to is written, not the link
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(beside or f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch()
         mode = temporary.stat().st_mode  # as the umask wants it; some libraries make files for their owner only

@@ -1,4 +1,4 @@
-"""Long work on disk: one line for each finished step, so that it can be killed at any moment and go on."""
+"""Long work on disk: one line for each finished step, so that it can be killed at any moment and resumed."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
 
-__all__ = ["NOT_IN_WORDS", "OF_THE_MACHINE", "Recommender"]
+__all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 
-OF_THE_MACHINE = frozenset({"progress", "device"})
+EXECUTION_PARAMETERS = frozenset({"progress", "device"})
 """Parameters that say how a model is computed here, and nothing of the model."""
 
-NOT_IN_WORDS = OF_THE_MACHINE | {"W"}
+NOT_SERIALISED = EXECUTION_PARAMETERS | {"W"}
 """Those, and what only Python can hand over: neither is part of a model's description."""
 
 
@@ -114,7 +114,7 @@ class Recommender(ABC):
         """Raise ParameterError for a hyper-parameter out of its range."""
 
     @property
-    def _called(self) -> str:
+    def _display_name(self) -> str:
         """What the model is called where it stands beside others."""
         return type(self).__name__
 
@@ -124,14 +124,14 @@ class Recommender(ABC):
 
     __repr__ = short_repr
 
-    def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Those hyper-parameters that describe the model, as plain values; what is None is as it is by default."""
-        return {name: value for name, value in params.items() if name not in NOT_IN_WORDS and value is not None}
+    def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Serialise the hyper-parameters that describe the model, as plain values; None stands for a default."""
+        return {name: value for name, value in params.items() if name not in NOT_SERIALISED and value is not None}
 
     @classmethod
-    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
-        """Hyper-parameters from what :meth:`_in_words` gave, or gave in an earlier version."""
-        return words
+    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """Hyper-parameters from what :meth:`_to_config` serialised, in this version or an earlier one."""
+        return config
 
     def set_params(self, **params: Any) -> Self:
         """Change hyper-parameters; takes effect at the next ``fit``."""
@@ -226,6 +226,19 @@ class Recommender(ABC):
     def similar_items(self, item: ItemId, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The items that having ``item`` speaks for most: the largest entries of its row of W.
 
+        Parameters
+        ----------
+        item : item id
+        k : int, default 10
+            How many others; at most as many as the model knows.
+
+        Returns
+        -------
+        ids : ndarray
+            Item ids, the most similar first.
+        scores : ndarray of float64
+            Their entries in the item's row of W.
+
         Examples
         --------
         >>> import deql
@@ -263,7 +276,7 @@ class Recommender(ABC):
         if k is not None:
             check_whole("k", k)
         if isinstance(history, str | bytes) or not isinstance(history, Iterable):
-            raise ParameterError(f"a history must be a list of item ids, got {history!r}")
+            raise ParameterError(f"a history must be a list of item ids, got {history!r}", parameter="history")
         target = self._column(item)
         columns = encode_histories([history], self._item_index, self.items_, strict).indices
         return self._explained(columns, target, k)
@@ -329,13 +342,13 @@ class Recommender(ABC):
         arrays, facts = self._state()
         # Without the parameters that are as by default: older versions, which may not know them, can read the file.
         return ModelRecord(
-            type(self).__name__, self._in_words(self.fitted_params_), self.items_, self.titles_, arrays, facts
+            type(self).__name__, self._to_config(self.fitted_params_), self.items_, self.titles_, arrays, facts
         )
 
     @classmethod
     def _from_record(cls, record: ModelRecord) -> Self:
         """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
-        model = cls(**cls._from_words({**record.parameters}))
+        model = cls(**cls._from_config({**record.parameters}))
         model.items_, model.titles_ = record.items, record.titles
         model._restore(record.arrays, record.facts)
         model.fitted_params_ = model.get_params()

@@ -47,7 +47,7 @@ class CustomLinear(ExplicitAutoencoder):
     W: Weights | Callable[[Interactions], Weights] | None = field(default=None, repr=False)
 
     @property
-    def _called(self) -> str:
+    def _display_name(self) -> str:
         return f"CustomLinear {getattr(self.W, '__name__', '')}".rstrip()
 
     def __repr__(self) -> str:
@@ -61,13 +61,15 @@ class CustomLinear(ExplicitAutoencoder):
         if self.W is None:
             raise ParameterError(
                 "this CustomLinear has no weights to fit: give an n × n array or a function (a model file "
-                "keeps the weights, not where they came from)"
+                "keeps the weights, not where they came from)",
+                parameter="W",
             )
         W = _own_copy(self.W(data) if callable(self.W) else self.W)
         n = data.n_items
         if W.shape != (n, n):
             raise ParameterError(
-                f"the weights must have shape ({n}, {n}), a row and a column for each item, got {W.shape}"
+                f"the weights must have shape ({n}, {n}), a row and a column for each item, got {W.shape}",
+                parameter="W",
             )
         finite = np.isfinite(W.data if isinstance(W, csc_array) else W)
         if not finite.all():
@@ -80,9 +82,11 @@ class CustomLinear(ExplicitAutoencoder):
 def _own_copy(given: Any) -> Any:
     """The weights as a csc_array or an ndarray that nobody else has, in float32 or float64."""
     if hasattr(given, "columns"):
-        raise ParameterError("the weights must be an array in the order of the data's items, got a frame")
+        raise ParameterError(
+            "the weights must be an array in the order of the data's items, got a frame", parameter="W"
+        )
     if isinstance(given, np.ma.MaskedArray):
-        raise ParameterError("the weights must be an array without a mask")
+        raise ParameterError("the weights must be an array without a mask", parameter="W")
     try:
         W: Any = csc_array(given, copy=True) if issparse(given) else np.array(given, order="C")  # type: ignore[call-overload]
         if W.dtype not in (np.float32, np.float64):
@@ -91,6 +95,6 @@ def _own_copy(given: Any) -> Any:
             W = W.astype(np.float64)
     except (TypeError, ValueError):
         raise ParameterError(
-            f"the weights must be an n × n array of real numbers, got {type(given).__name__}"
+            f"the weights must be an n × n array of real numbers, got {type(given).__name__}", parameter="W"
         ) from None
     return W

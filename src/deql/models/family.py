@@ -274,3 +274,6 @@ class DEQL(_Decoupled):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_range("b", self.b, 0.0, np.inf)
+
+
+LinearAutoencoder._rule_kinds = (DEQL, RDLAE)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from deql.io import model_file
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.planner.choose import ENGINES, as_engine, engine_from, solve
+from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
 from deql.ranking.kernels import contributions, score_pairs
@@ -70,9 +70,12 @@ class LinearAutoencoder(Recommender):
         Name of the engine that ran.
     on_device_ : DevicePacked or None
         P once more, on the device that ranks; see :meth:`to`.
-    quantised_rows_ : QuantisedRows or None
+    quantized_rows_ : QuantisedRows or None
         P once more, by rows in 8 bits; see :meth:`quantize_rows`.
     """
+
+    _rule_kinds: ClassVar[tuple[type[LinearAutoencoder], ...]] = ()
+    """What :meth:`with_rule` can make of any model: DEQL, then RDLAE, as the family says, which is built on this."""
 
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
@@ -111,19 +114,19 @@ class LinearAutoencoder(Recommender):
         fitted = type(self)(**self.fitted_params_)
         return paper_l2(fitted._ridge, fitted._dropped, fitted._kept_weight)
 
-    def _in_words(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._in_words(params) | as_engine(params["engine"]).words
+    def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._to_config(params) | as_engine(params["engine"]).config
 
     @classmethod
-    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         # An arithmetic was called a precision in files of version 0.1. An engine that is not known here, somebody's own
         # or of a later version, has done its work: ``engine_`` still tells its name.
-        name = words.pop("engine", "auto")
+        name = config.pop("engine", "auto")
         how = {
             "engine": name if name in ENGINES else "auto",
-            "arithmetic": words.pop("precision", words.pop("arithmetic", None)),
+            "arithmetic": config.pop("precision", config.pop("arithmetic", None)),
         }
-        return words | {"engine": engine_from(how)}
+        return config | {"engine": engine_from_config(how)}
 
     def _check_parameters(self) -> None:
         check_range("l2", getattr(self, "l2", 0.0), 0.0, np.inf)
@@ -200,7 +203,7 @@ class LinearAutoencoder(Recommender):
                 raise NotPositiveDefiniteError((said, *advice), error.indices) from None
         self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
         self.engine_, self.on_device_ = solved.engine, solved.on_device
-        self.quantised_rows_: QuantisedRows | None = None
+        self.quantized_rows_: QuantisedRows | None = None
         self._apply_rule()
 
     def _apply_rule(self) -> None:
@@ -232,14 +235,11 @@ class LinearAutoencoder(Recommender):
         >>> type(other).__name__, other.precision_ is model.precision_
         ('DEQL', True)
         """
-        from deql.models import family
-
         self._check_fitted()
-        kind = next(
-            (kind for kind in (type(self), family.DEQL, family.RDLAE) if set(changes) <= _rule_parameters(kind)), None
-        )
+        kinds = (type(self), *self._rule_kinds)
+        kind = next((kind for kind in kinds if set(changes) <= _rule_parameters(kind)), None)
         if kind is None:
-            free = sorted(_rule_parameters(type(self)) | _rule_parameters(family.DEQL))
+            free = sorted({name for kind in kinds[:2] for name in _rule_parameters(kind)})
             raise ParameterError(
                 f"with_rule cannot change {', '.join(sorted(changes))} at once: it takes {', '.join(free)}, or xi with "
                 "popularity_power; l2, dropout and user_power need another fit"
@@ -264,7 +264,7 @@ class LinearAutoencoder(Recommender):
 
     def __getstate__(self) -> dict[str, Any]:
         """All but other copies of P: that on a device, which others may not have, and that of rows."""
-        return self.__dict__ | {name: None for name in ("on_device_", "quantised_rows_") if name in self.__dict__}
+        return self.__dict__ | {name: None for name in ("on_device_", "quantized_rows_") if name in self.__dict__}
 
     def to(self, device: str) -> Self:
         """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
@@ -302,7 +302,7 @@ class LinearAutoencoder(Recommender):
         [['x']]
         """
         self._check_fitted()
-        self.quantised_rows_ = QuantisedRows.fill(self.precision_)
+        self.quantized_rows_ = QuantisedRows.fill(self.precision_)
         return self
 
     def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
@@ -320,7 +320,7 @@ class LinearAutoencoder(Recommender):
         self._check_fitted()
         record = self._as_record()
         if quantized_rows:
-            rows = self.quantised_rows_ or QuantisedRows.fill(self.precision_)
+            rows = self.quantized_rows_ or QuantisedRows.fill(self.precision_)
             # Bytes, which older versions read, too, and pass over.
             record.arrays.update(row_codes=rows.codes.view(np.uint8), row_steps=rows.steps)
         model_file.write(Path(path), record)
@@ -360,10 +360,10 @@ class LinearAutoencoder(Recommender):
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
-        self.on_device_ = self.quantised_rows_ = None
+        self.on_device_ = self.quantized_rows_ = None
         if "row_codes" in arrays:
             codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
-            self.quantised_rows_ = QuantisedRows(self.precision_, codes, steps)
+            self.quantized_rows_ = QuantisedRows(self.precision_, codes, steps)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
@@ -371,7 +371,7 @@ class LinearAutoencoder(Recommender):
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
             k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
-            rows=self.quantised_rows_, report=report,
+            rows=self.quantized_rows_, report=report,
         )  # fmt: skip
 
     def _rank_group(
@@ -423,7 +423,7 @@ _FROM_FIT = (
     "residual_",
     "engine_",
     "on_device_",
-    "quantised_rows_",
+    "quantized_rows_",
     "items_",
     "titles_",
     "item_counts_",

@@ -73,7 +73,8 @@ class StoredWeights(Recommender):
         """Raise ParameterError if the popularity power has made numbers of W infinite."""
         if not all(np.isfinite(array).all() for array in arrays):
             raise ParameterError(
-                f"popularity_power={self.popularity_power:g} makes weights too large: take one nearer 0"
+                f"popularity_power={self.popularity_power:g} makes weights too large: take one nearer 0",
+                parameter="popularity_power",
             )
 
     def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:

@@ -119,7 +119,8 @@ class Corruption:
         if total_weight is None:
             if np.any(np.asarray(noise_variance)):
                 raise ParameterError(
-                    "noise on a Gram matrix needs total_weight, the number of users or their weights' sum"
+                    "noise on a Gram matrix needs total_weight, the number of users or their weights' sum",
+                    parameter="total_weight",
                 )
             total_weight = 0.0
         self = cls.__new__(cls)

@@ -41,7 +41,7 @@ def item_name(i: int, items: Any = None) -> str:
 def check_items(items: Any, n: int) -> None:
     """Raise ParameterError unless there is an id for each of n items, or none at all."""
     if items is not None and len(items) != n:
-        raise ParameterError(f"{n:,} items need {n:,} ids, got {len(items):,}")
+        raise ParameterError(f"{n:,} items need {n:,} ids, got {len(items):,}", parameter="items")
 
 
 def check_ridge(lam: Any) -> None:

@@ -87,7 +87,7 @@ def from_sampler(
         check_whole("n", n)
     draws = _Draws(sampler, int(n_samples), n, check_whole("seed", seed, least=0), per_item)
     if per_item:
-        return _OfEachItem(draws)
+        return _PerItem(draws)
     with stages(progress) as stage:
         report = stage("Draws")
         return _Emphasised(draws, report) if draws.parts == 3 else _Shared(draws, report)
@@ -288,7 +288,7 @@ class _Emphasised(SampledMoments):
         return _Estimate(second.mean(count, at), v, second.error(count, at), v_error)
 
 
-class _OfEachItem(SampledMoments):
+class _PerItem(SampledMoments):
     """Draws of its own for each item; those of the last one asked for are kept."""
 
     def __init__(self, draws: _Draws) -> None:

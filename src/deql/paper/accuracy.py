@@ -81,7 +81,7 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
                   for row, values in paper.items() if row not in LINEAR]  # fmt: skip
         grids.append(Grid("Reported by the paper, not fitted here", ["model", *HEADS.values()], others))
     users = next(one["users"] for _, one in found if "failure" not in one)
-    words = [f"{capitalised(dataset.first.describe())}. {users:,} user{' is' if users == 1 else 's are'} judged."]
+    words = [f"{capitalised(dataset.first.describe())}. {users:,} user{' is' if users == 1 else 's are'} evaluated."]
     comparable = {} if dataset.caveat else paper
     remarks = [*dataset.caveat, *failed, *_met(results, comparable), *_identities(results), *_sources(choices)]
     figures = _figures(dataset, results, comparable)

@@ -18,7 +18,7 @@ from deql._system.threads import thread_count
 from deql.errors import DeqlError
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
-from deql.paper.measurement_log import MeasurementLog, Record, threads_in_words
+from deql.paper.measurement_log import MeasurementLog, Record, describe_threads
 from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import LINEAR, WEIGHTED, reported
 from deql.paper.subprocess_fit import fit_in_subprocess
@@ -131,7 +131,7 @@ def _measure(
                 failed.append((choice, error))
                 continue
             took = Measurement(**record["found"])
-            costs.append(_FitCost(choice, took, model.dtype, threads_in_words(), record["machine"]))
+            costs.append(_FitCost(choice, took, model.dtype, describe_threads(), record["machine"]))
     if not costs:
         raise failed[0][1]
     return costs, failed

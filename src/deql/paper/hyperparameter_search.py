@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deql.evaluation.model_groups import Tell
+from deql.evaluation.model_groups import LogCallback
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.paper.hyperparameters import Choice, best_of_each
 from deql.paper.paper_datasets import PaperDataset
@@ -62,15 +62,18 @@ def weighted_spaces(held: TuningData, best: Mapping[str, float]) -> Iterator[Spa
         )  # fmt: skip
 
 
-def search(dataset: PaperDataset, folder: Path, tell: Tell | None = None, progress: bool = False) -> list[Choice]:
+def search(
+    dataset: PaperDataset, folder: Path, tell: LogCallback | None = None, progress: bool = False
+) -> list[Choice]:
     """Choose the hyper-parameters of each row on validation data; the test part is not read.
 
     Parameters
     ----------
     dataset : PaperDataset
     folder : Path
-        For the journals: the same call goes on where it was ended.
+        For the journals: the same call resumes where it was ended.
     tell : callable, optional
+        The log callback.
     progress : bool, default False
 
     Returns

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deql.errors import DataError, DeqlError, reason
-from deql.linalg.planner.choose import ENGINE_WORDS, engine_from
+from deql.linalg.planner.choose import ENGINE_KEYS, engine_from_config
 from deql.models import DEQL, DLAE, EASE, EDLAE, RDLAE, RLAE
 from deql.models.linear import LinearAutoencoder
 from deql.paper.published import LINEAR, METRICS, WEIGHTED
@@ -76,8 +76,8 @@ class Choice:
         80.0
         """
         kind, fixed, _ = _KINDS[self.row]
-        own = {name: value for name, value in changed.items() if name not in ENGINE_WORDS}
-        engine = engine_from({name: value for name, value in changed.items() if name in ENGINE_WORDS})
+        own = {name: value for name, value in changed.items() if name not in ENGINE_KEYS}
+        engine = engine_from_config({name: value for name, value in changed.items() if name in ENGINE_KEYS})
         return kind(**fixed | self.parameters | own, engine=engine)
 
     @property

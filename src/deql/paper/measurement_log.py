@@ -16,16 +16,16 @@ import deql
 from deql._system.formatting import as_json
 from deql._system.threads import thread_count
 from deql.errors import InaccurateInverseError, JournalError, NotPositiveDefiniteError
-from deql.evaluation.model_groups import Tell, fit_and_evaluate, sharing
+from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, sharing
 from deql.io.journal import Journal
 from deql.linalg.planner.choose import as_engine
-from deql.models.base import OF_THE_MACHINE
+from deql.models.base import EXECUTION_PARAMETERS
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
 from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS
 
-__all__ = ["MeasurementLog", "Record", "hyper_parameters", "this_machine", "threads_in_words"]
+__all__ = ["MeasurementLog", "Record", "describe_threads", "hyper_parameters", "this_machine"]
 
 Record = dict[str, Any]
 
@@ -33,7 +33,7 @@ Record = dict[str, Any]
 @cache
 def this_machine() -> str:
     """Threads and memory, a GPU if there is one, and versions, in words."""
-    names = [f"{threads_in_words()} ({platform.machine()})"]
+    names = [f"{describe_threads()} ({platform.machine()})"]
     if hasattr(os, "sysconf"):
         names.append(f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB")
     torch = sys.modules.get("torch")  # it takes a second to import, and whoever computes with it has done so
@@ -42,7 +42,7 @@ def this_machine() -> str:
     return ", ".join([*names, f"Python {platform.python_version()}", f"deql {deql.__version__}"])
 
 
-def threads_in_words() -> str:
+def describe_threads() -> str:
     """How many threads compute."""
     return "1 thread" if thread_count() == 1 else f"{thread_count()} threads"
 
@@ -55,8 +55,8 @@ def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
     >>> hyper_parameters(deql.EASE(80.0, engine="memory"))
     {'model': 'EASE', 'user_power': 0.0, 'popularity_power': 0.0, 'dtype': 'float32', 'l2': 80.0}
     """
-    arithmetic = as_engine(model.engine).words.get("arithmetic")
-    own = {name: value for name, value in model.get_params().items() if name not in OF_THE_MACHINE | {"engine"}}
+    arithmetic = as_engine(model.engine).config.get("arithmetic")
+    own = {name: value for name, value in model.get_params().items() if name not in EXECUTION_PARAMETERS | {"engine"}}
     # Journals have called it so from the beginning.
     return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})
 
@@ -72,14 +72,14 @@ class MeasurementLog:
     machine : dict
         Parameters for every model that say how it is computed: engine, device, …
     tell : callable
-        Called with a line for each thing that is being done.
+        The log callback: called with a line for each thing that is being done.
     used : list of dict
         The journal's records that were asked for, in that order.
     """
 
     journal: Journal
     machine: dict[str, Any] = field(default_factory=dict)
-    tell: Tell = lambda text: None
+    tell: LogCallback = lambda text: None
     used: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -163,7 +163,7 @@ def _evaluate(models: Mapping[str, LinearAutoencoder], dataset: PaperDataset) ->
 
 
 def _is_whole(record: Record) -> bool:
-    """Whether a record is one of :meth:`MeasurementLog.append`'s, and for a judged model has all that tables show."""
+    """Whether a record is one of :meth:`MeasurementLog.append`'s, and has all that tables show of a model."""
     kinds = {"key": dict, "found": dict, "when": str, "machine": str, "seconds": int | float}
     if not all(isinstance(record.get(name), kind) for name, kind in kinds.items()):
         return False

@@ -44,7 +44,7 @@ class MissingDataset:
 
 @dataclass(frozen=True, eq=False)
 class PaperDataset:
-    """A data set that is there, with the protocol it is judged by.
+    """A data set that is there, with the protocol it is evaluated by.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class PaperDataset:
 
     @property
     def key(self) -> str:
-        """Name of the choices for it: the bundled data are judged both ways."""
+        """Name of the choices for it: the bundled data are evaluated both ways."""
         return f"{self.name}-{self.protocol}" if self.folder is None else self.name
 
     @cached_property
@@ -107,7 +107,7 @@ class PaperDataset:
 
 
 def fingerprint(split: Split) -> str:
-    """A checksum of what is learned from and what is judged on in the end."""
+    """A checksum of what is learned from and what is evaluated on in the end."""
     return digest({}, matrix_arrays(train=split.train, seen=split.test.seen, held_out=split.test.held_out))
 
 
@@ -118,7 +118,7 @@ class FoundDatasets(NamedTuple):
     missing: list[MissingDataset]
 
     def of(self, protocols: Sequence[Protocol]) -> FoundDatasets:
-        """Those that are judged by one of some protocols."""
+        """Those that are evaluated by one of some protocols."""
         return FoundDatasets([one for one in self.present if one.protocol in protocols],
                              [one for one in self.missing if one.protocol in protocols])  # fmt: skip
 
@@ -162,12 +162,13 @@ def find_datasets(folder: Path | None, protocols: Sequence[Protocol], only: Sequ
     """
     if folder is not None and not folder.is_dir():
         raise ParameterError(
-            f"there is no folder {folder} (--data or $DEQL_DATA): name the one that has a folder for each data set"
+            f"there is no folder {folder} (--data or $DEQL_DATA): name the one that has a folder for each data set",
+            parameter="data",
         )
     known = [*PRESETS, _BUNDLED, *(f"{_BUNDLED}-{protocol}" for protocol in PROTOCOLS)]
     for name in only:
         if name not in known:
-            raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(known)}")
+            raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(known)}", parameter="only")
     found = FoundDatasets([], [])
     for name, label in _LABELS.items():
         if name == _BUNDLED:

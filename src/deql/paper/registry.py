@@ -82,16 +82,16 @@ def _log_section(log: MeasurementLog) -> Section:
     for record in (one for one in log.journal.records if any(one is used for used in log.used)):
         what = [str(record["key"].get("data", ""))]
         what += [f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
-                 for name, value in record["key"].items() if not _goes_without_saying(name, value)]  # fmt: skip
+                 for name, value in record["key"].items() if not _is_default(name, value)]  # fmt: skip
         when = record["when"].replace("T", " ").removesuffix("+00:00")
         names = [when, record["step"], " ".join(what).strip(), record["machine"]]
         rows.append((names, [Cell(f"{record['seconds']:.1f}")]))
-    together = "Models that share an inverse are fitted and judged together: each then has the seconds of all."
+    together = "Models that share an inverse are fitted and evaluated together: each then has the seconds of all."
     told = [together] if any(record["step"] == "judged" for record in log.used) else []
     return Section("Log", told, [Grid("", ["when (UTC)", "step", "what", "where", "seconds"], rows)])
 
 
-def _goes_without_saying(name: str, value: object) -> bool:
+def _is_default(name: str, value: object) -> bool:
     """Whether the log leaves a part of a key out."""
     usual = value is None or value is False or value == "float32" or (value == 0 and name.endswith("_power"))
     return usual or name in ("data", "split")

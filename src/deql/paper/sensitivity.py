@@ -63,10 +63,10 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset, numbers: list[Grid
     bs = sorted({*CURVE, *(as_deql(choice).b for choice in choices)})
     curves = [at_fixed_l2(request.log, dataset, choice, bs) for choice in choices]
     first = curves[0]
-    judged = "1 user is judged" if first.users == 1 else f"{first.users:,} users are judged"
+    evaluated = "1 user is evaluated" if first.users == 1 else f"{first.users:,} users are evaluated"
     words = [
         f"{ROW} with all but b fixed: {'; '.join(f'{one.fixed} ({ORIGINS[one.choice.origin]})' for one in curves)}. "
-        f"{train.n_items / train.n_users:.2f} items per user in the training part; {judged}."
+        f"{train.n_items / train.n_users:.2f} items per user in the training part; {evaluated}."
     ]
     numbers.append(_curve_grid(curves, heading))
     figures = [_figure(dataset, heading, curves, metric) for metric in METRICS]
@@ -102,7 +102,7 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset, numbers: list[Grid
 
 
 def verdict(line: MetricCurve, claim: Claim) -> tuple[bool | None, str]:
-    """Whether a peak lies where it is said to, in a sentence; None where the users judged do not decide.
+    """Whether a peak lies where it is said to, in a sentence; None where the users evaluated do not decide.
 
     They decide if every b on the other side of the claim is told from the peak: those outside it where the peak is
     where it should be, those inside where it is not.
@@ -119,8 +119,8 @@ def verdict(line: MetricCurve, claim: Claim) -> tuple[bool | None, str]:
     name = NAMES[line.metric]
     if line.flat:
         return None, f"{name} {_peaks(line)}: that decides nothing."
-    agrees = _fits(line.peak_b, claim)
-    rivals = [place for place, b in enumerate(line.b) if _fits(b, claim) != agrees]
+    agrees = _as_claimed(line.peak_b, claim)
+    rivals = [place for place, b in enumerate(line.b) if _as_claimed(b, claim) != agrees]
     p_values = [1.0 if math.isnan(p) else p for p in line.under_peak]
     hardest = max(rivals, key=lambda place: (p_values[place], line.means[place]))
     p, b = line.under_peak[hardest], line.b[hardest]
@@ -134,7 +134,7 @@ def verdict(line: MetricCurve, claim: Claim) -> tuple[bool | None, str]:
     return None, f"{name} {_peaks(line)}, which {told}, but {rival} {close}: that decides nothing."
 
 
-def _fits(b: float, claim: Claim) -> bool:
+def _as_claimed(b: float, claim: Claim) -> bool:
     return {"below": 0 < b <= 1, "near": b >= NEAR, "above": b > 1}[claim]
 
 
@@ -198,7 +198,7 @@ def _agreement(agree: Mapping[str, bool | None], of: str) -> str:
     """In a few words, whether the metrics agree with what the paper says ``of`` some data."""
     yes, no, open_ = ([NAMES[metric] for metric, one in agree.items() if one is which] for which in (True, False, None))
     if not yes and not no:
-        return f"the users judged do not decide whether that is what the paper says {of}"
+        return f"the users evaluated do not decide whether that is what the paper says {of}"
     if yes and no:
         return f"that is what the paper says {of} by {yes[0]}, and not by {no[0]}"
     undecided = f" by {(yes or no)[0]}, and undecided by {open_[0]}" if open_ else ""
@@ -314,10 +314,10 @@ def _fixed_figure(dataset: PaperDataset, heading: str, fixed: FixedLambdaCurve, 
 _READING = Section("How to read it", [
     "b = 0 is EDLAE and b = a is DLAE (a = 1 throughout). Each curve holds dropout p and l2, the ridge as the Gram "
     "matrix sees it, so all of its models share one inverse and only b differs. The paper holds λ instead, and then b "
-    "moves the ridge too: l2 = λ/((1−p)²·κ) with κ = p + (1−p)·b². What it says of a peak is judged on a curve at a "
+    "moves the ridge too: l2 = λ/((1−p)²·κ) with κ = p + (1−p)·b². What it says of a peak is checked on a curve at a "
     "fixed λ where there is one.",
     "A peak is where the paper says, or is not, only if a test over users tells it from every b of the other side; "
     "else nothing is decided.",
-    "p-values are of one-sided paired t-tests over the users judged. A peak is read off the test part, so its p-values "
-    "are optimistic; that of the b that validation data chose is not.",
+    "p-values are of one-sided paired t-tests over the users evaluated. A peak is read off the test part, so its "
+    "p-values are optimistic; that of the b that validation data chose is not.",
 ])  # fmt: skip

@@ -97,7 +97,7 @@ class MetricCurve:
 
 @dataclass(frozen=True)
 class SensitivityCurve:
-    """The curves of one choice, one for each metric; ``chosen`` is its own b, and so many ``users`` are judged."""
+    """The curves of one choice, one for each metric; ``chosen`` is its own b, and so many ``users`` are evaluated."""
 
     choice: Choice
     chosen: float

@@ -99,7 +99,7 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Means of each model, and sums of each pair's differences over the users ``new``.
 
-    A user who is judged on several splits counts on the first.
+    A user who is evaluated on several splits counts on the first.
     """
     models = {row: choice.model(**log.machine) for row, choice in choices.items()}
     results = fit_and_evaluate(
@@ -129,10 +129,12 @@ class _SplitComparison:
     tests: Sequence[SplitTest]
 
     def section(self) -> Section:
-        judged = [split["users"] for split in self.splits]
-        users = f"{min(judged):,}" if min(judged) == max(judged) else f"{min(judged):,} to {max(judged):,}"
+        evaluated = [split["users"] for split in self.splits]
+        users = (
+            f"{min(evaluated):,}" if min(evaluated) == max(evaluated) else f"{min(evaluated):,} to {max(evaluated):,}"
+        )
         are = "user is" if users == "1" else "users are"
-        words = [f"Seeds {SEEDS[0]} to {SEEDS[-1]}; {users} {are} judged on each split."]
+        words = [f"Seeds {SEEDS[0]} to {SEEDS[-1]}; {users} {are} evaluated on each split."]
         colours = list(dict.fromkeys(self.model_of.values()))
         remarks = [*_identities(self.choices, self.model_of, self.tests), *self.dataset.caveat]
         return Section(self.dataset.label, words, self.grids(), colours, _figures(self), remarks)
@@ -261,12 +263,12 @@ _CAVEATS = [
     " known: the true one may be 0.6 to 2.9 times as large. Acc means that the splits do not show a difference, not "
     "that there is none.",
     "The splits are drawn from the same users: two of them share most of their training users, and users who are "
-    "judged on one are learned from on others. The t-test takes the differences to be independent, which they are "
+    "evaluated on one are learned from on others. The t-test takes the differences to be independent, which they are "
     "not, so its p-values are too low. For “p overlap” the variance of the mean difference is not s²/n but s²·(1/n + "
-    "judged users ÷ training users), Nadeau and Bengio's correction for such splits. “p Holm” is the plain p-value, "
+    "evaluated users ÷ training users), Nadeau and Bengio's correction for such splits. “p Holm” is the plain p-value, "
     "corrected for all tests by the same metric on the same data.",
-    "“p users” is a t-test over users instead of splits: a user counts once, on the first split that judges them. It "
-    "says whether other users of this kind would see the difference, and has far more pairs than there are splits.",
+    "“p users” is a t-test over users instead of splits: a user counts once, on the first split that evaluates them. "
+    "It says whether other users of this kind would see the difference, and has far more pairs than there are splits.",
     "Hyper-parameters were chosen once, on the validation users of the split with seed 0, and hold for all splits, as"
-    " the paper's, chosen on one split, do. Some of those validation users are judged on the other splits.",
+    " the paper's, chosen on one split, do. Some of those validation users are evaluated on the other splits.",
 ]

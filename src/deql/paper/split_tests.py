@@ -86,7 +86,7 @@ def split_tests(
     ----------
     splits : sequence of dict
         What was found on each: ``means`` by row and metric, ``sums`` of differences by null hypothesis and metric,
-        numbers of judged ``users`` and of users to learn from (``train``).
+        numbers of evaluated ``users`` and of users to learn from (``train``).
     pairs : sequence of Pair
     model_of : dict
         For each row the one under which its model was measured. Pairs of the same two models are one test, which

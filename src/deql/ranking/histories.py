@@ -113,7 +113,8 @@ def encode_histories(
         matrix = canonical(histories)
         if matrix.shape[1] != len(items):
             raise ParameterError(
-                f"a matrix of histories needs the model's {len(items):,} columns, got {matrix.shape[1]:,}"
+                f"a matrix of histories needs the model's {len(items):,} columns, got {matrix.shape[1]:,}",
+                parameter="histories",
             )
         return matrix
     rows = _as_lists(histories)
@@ -194,11 +195,13 @@ def _ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
 def _as_lists(histories: Any) -> list[Sequence[Any]]:
     hint = "histories must be a list of histories, each a list of item ids, such as [['a', 'b'], ['c']]"
     if isinstance(histories, str | bytes) or not isinstance(histories, Iterable):
-        raise ParameterError(f"{hint}; got {histories!r}")
+        raise ParameterError(f"{hint}; got {histories!r}", parameter="histories")
     rows = list(histories)
     for row in rows:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
-            raise ParameterError(f"{hint}; one of them is {row!r} (for one user, wrap the list once more)")
+            raise ParameterError(
+                f"{hint}; one of them is {row!r} (for one user, wrap the list once more)", parameter="histories"
+            )
     return [list(row) for row in rows]
 
 

@@ -130,7 +130,7 @@ class QuantisedRows:
             buffer = np.empty(cls.size(n) + LINE, np.uint8)
             buffer = buffer[-buffer.ctypes.data % LINE :]
         rows = cls.from_buffer(precision, buffer)
-        if not _ordinary(rows.roots):
+        if not _in_safe_range(rows.roots):
             raise ParameterError(
                 f"no rows can be made of this P: its diagonal goes from {precision.diagonal().min():.3g} to "
                 f"{precision.diagonal().max():.3g}, but must lie between {_ORDINARY**-2:.0e} and {_ORDINARY**2:.0e}"
@@ -145,9 +145,9 @@ class QuantisedRows:
         return rows
 
     def covers(self, gains: NDArray[np.float64], shifts: NDArray[np.float64], matrix: csr_array) -> bool:
-        """Whether :meth:`rank` gives the right lists: no number may be near the limits of floats (see ``_share``)."""
+        """Whether :meth:`rank` gives the right lists: no number may be near a float's limits (see ``_error_bound``)."""
         values = matrix.data.astype(self.precision.dtype, copy=False)
-        return all(_ordinary(numbers.ravel()) for numbers in (gains, shifts, values))
+        return all(_in_safe_range(numbers.ravel()) for numbers in (gains, shifts, values))
 
     def rank(
         self,
@@ -186,7 +186,7 @@ def _views(buffer: Any, n: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
 
 
 @njit(cache=True, nogil=True)
-def _ordinary(numbers):  # type: ignore[no-untyped-def]
+def _in_safe_range(numbers):  # type: ignore[no-untyped-def]
     strange = 0
     for t in range(len(numbers)):
         size = np.float64(abs(numbers[t]))
@@ -281,7 +281,7 @@ def _sum_rows(codes, steps, rows, weights, sums, errors):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def _row_weights(history, values, roots):  # type: ignore[no-untyped-def]
-    # What each row counts, filled up with rows that count nothing. All together count 1 (see _share).
+    # What each row counts, filled up with rows that count nothing. All together count 1 (see _error_bound).
     filled = -(-len(history) // _AT_ONCE) * _AT_ONCE
     rows, weights = np.full(filled, history[0], np.int64), np.zeros(filled, np.float32)
     total = 0.0
@@ -294,7 +294,7 @@ def _row_weights(history, values, roots):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _share(m):  # type: ignore[no-untyped-def]
+def _error_bound(m):  # type: ignore[no-untyped-def]
     """What share of E a sum of m rows is off by at most: the error bound that all rests on.
 
     Let r_i = √P_ii (1 if that is 0), v_ji = P_ji/(r_j·r_i), T = Σ_j |x_j|·r_j, w_j = x_j·r_j/T and f_i = gain_i·r_i.
@@ -319,7 +319,7 @@ def _share(m):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _reach(sums, factors, error, bar):  # type: ignore[no-untyped-def]
+def _count_reaching(sums, factors, error, bar):  # type: ignore[no-untyped-def]
     # How many scores of a strip reach the bar when each is moved by the error; below it if the error is negative.
     count = 0
     for c in range(STRIP):
@@ -328,14 +328,14 @@ def _reach(sums, factors, error, bar):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _assured(sums, errors, factors, k):  # type: ignore[no-untyped-def]
+def _lower_bound(sums, errors, factors, k):  # type: ignore[no-untyped-def]
     # The k-th largest of what scores are at least: −∞ if there are fewer.
     room = 2 * k + 16
     least, places = np.empty(room), np.zeros(room, np.int32)
     fill, bar = 0, -np.inf
     for strip in range(len(errors)):
         start, error = strip * STRIP, errors[strip]
-        if _reach(sums[start : start + STRIP], factors[start : start + STRIP], -error, bar) > 0:
+        if _count_reaching(sums[start : start + STRIP], factors[start : start + STRIP], -error, bar) > 0:
             for c in range(start, start + STRIP):
                 low = sums[c] * factors[c] - error * abs(factors[c])
                 if low > bar:
@@ -353,7 +353,9 @@ def _shortlist(sums, errors, factors, bar, others):  # type: ignore[no-untyped-d
     reaching = np.empty(len(errors), np.int64)
     for strip in range(len(errors)):
         start = strip * STRIP
-        reaching[strip] = _reach(sums[start : start + STRIP], factors[start : start + STRIP], errors[strip], bar)
+        reaching[strip] = _count_reaching(
+            sums[start : start + STRIP], factors[start : start + STRIP], errors[strip], bar
+        )
     items = np.empty(len(others) + reaching.sum(), np.int32)
     items[: len(others)] = others
     fill = len(others)
@@ -379,12 +381,12 @@ def _rank_users(  # type: ignore[no-untyped-def]
             continue
         rows, weights = _row_weights(history, given, roots)
         _sum_rows(codes, steps, rows, weights, sums, errors)
-        errors *= _share(len(history))
+        errors *= _error_bound(len(history))
         sums[history] = np.nan
         seen = history[allowed[history] & (not exclude_seen)]
         parts = np.empty(len(history))
         for m in range(models):
-            bar = _assured(sums, errors, factors[m], k)
+            bar = _lower_bound(sums, errors, factors[m], k)
             items = _shortlist(sums, errors, factors[m], bar, seen)
             scores = np.empty(len(items))
             for t in range(len(items)):

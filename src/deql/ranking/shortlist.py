@@ -31,7 +31,7 @@ _MOST_USERS = 2**13
 
 
 @njit(cache=True, nogil=True)
-def _draw_up(first, last, scores, indptr, indices, allowed, exclude_seen, keep, squares, found_items, found):  # type: ignore[no-untyped-def]
+def _select_candidates(first, last, scores, indptr, indices, allowed, exclude_seen, keep, squares, found_items, found):  # type: ignore[no-untyped-def]
     # The best ``keep`` columns of each user, in no order; of equal scores the lower column is the better.
     room = 2 * keep + 16
     best, items = np.empty(room), np.empty(room, np.int32)
@@ -63,7 +63,7 @@ def _draw_up(first, last, scores, indptr, indices, allowed, exclude_seen, keep, 
 
 
 @njit(cache=True, nogil=True)
-def _put_in_order(first, last, indptr, pair_items, pair_scores, out_items, out_scores):  # type: ignore[no-untyped-def]
+def _sort_candidates(first, last, indptr, pair_items, pair_scores, out_items, out_scores):  # type: ignore[no-untyped-def]
     for u in range(first, last):
         begin, end = indptr[u], indptr[u + 1]
         items, scores = pair_items[begin:end].copy(), pair_scores[begin:end].copy()
@@ -134,7 +134,7 @@ def rank_scores(
         sums = np.zeros(0) if squares is None else squares[first : first + count]
         bounds = user_bounds(count)
         run_slices(
-            _draw_up, bounds, scores(part), part.indptr, part.indices, allowed, exclude_seen, keep, sums,
+            _select_candidates, bounds, scores(part), part.indptr, part.indices, allowed, exclude_seen, keep, sums,
             found_items, found,
         )  # fmt: skip
         listed = found_items[np.arange(keep) < found[:, None]]
@@ -142,7 +142,7 @@ def rank_scores(
         pairs = csr_array((np.ones(len(listed)), listed, indptr), shape=part.shape)
         exact = pair_scores(part, pairs)
         run_slices(
-            _put_in_order, bounds, indptr, listed, exact,
+            _sort_candidates, bounds, indptr, listed, exact,
             out_items[first : first + count], out_scores[first : first + count],
         )  # fmt: skip
         if report is not None:

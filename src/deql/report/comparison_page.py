@@ -112,5 +112,5 @@ def _split_grid(comparison: Comparison) -> Grid:
         ]
         for split in comparison.splits
     ]  # fmt: skip
-    header = ["seed", "training users", "items", "interactions", "users judged", "skipped", "dropped"]
+    header = ["seed", "training users", "items", "interactions", "users evaluated", "skipped", "dropped"]
     return page.plain_grid("Splits", header, rows)

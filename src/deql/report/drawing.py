@@ -196,13 +196,13 @@ def _inline(svg: str, labels: Labels) -> str:
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     body = body[body.index(">", body.index("<svg")) + 1 :]
     # Only what stands in tags is changed: a model may be named anything.
-    body = re.sub(r"<[^>]*>", lambda tag: _at_home(tag[0], labels.name), body)
+    body = re.sub(r"<[^>]*>", lambda tag: _adapt_tag(tag[0], labels.name), body)
     name = f"{labels.name}-title"
     head = f'<svg role="img" aria-labelledby="{name}" viewBox="{view[1]}">'
     return head + f'<title id="{name}">{escape(labels.title)}</title>' + re.sub(r"\s*\n\s*", "\n", body).strip()
 
 
-def _at_home(tag: str, name: str) -> str:
+def _adapt_tag(tag: str, name: str) -> str:
     """A tag with ids that no other figure has, and with the fonts and colours of the page."""
     tag = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", tag)
     tag = re.sub(r"font-family: [^;\"]*", "font-family: inherit", tag)

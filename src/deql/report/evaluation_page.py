@@ -61,7 +61,7 @@ def evaluation_page(
     results : dict of str to Evaluation
         For each model; if the metrics of :func:`curve_metrics` are among theirs, they are drawn.
     target : HeldOut
-        What the models were judged on.
+        What the models were evaluated on.
     metrics : sequence of str
         What was asked for.
     """

@@ -15,7 +15,7 @@ from deql.report.plots import Labels
 from deql.tuning.space import PARAMETERS, Point, Space
 from deql.tuning.tuning_result import Tuning, best_by_point, edges, is_between_values, leaderboard_grid
 
-__all__ = ["rank_correlation", "space_in_words", "tuning_page"]
+__all__ = ["describe_space", "rank_correlation", "tuning_page"]
 
 _ROWS = 20
 _MOST_POWERS = 4
@@ -26,7 +26,7 @@ def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
     lines, interaction = _interaction(tuning)
     return page.render(
         "tuning", title, about={**about, **_facts(tuning)}, tuning=tuning, lines=lines, interaction=interaction,
-        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_looks(tuning), edges=edges(tuning),
+        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_screening_figures(tuning), edges=edges(tuning),
         sensitivity=[_sensitivity(tuning, metric) for metric in tuning.curve.values],
     )  # fmt: skip
 
@@ -37,11 +37,11 @@ def _facts(tuning: Tuning) -> dict[str, str]:
     if tuning.points is not None and tuning.points > tuning.inverses:
         measured += f"; the space has {tuning.points:,} points"
     if tuning.looks.height:
-        measured += f"; before that a first look at {tuning.looks.height:,} points on a sample of the items"
+        measured += f"; before that a screening of {tuning.looks.height:,} points on a sample of the items"
     direction = "lower" if lower_is_better(tuning.metric) else "higher"
     return {
         "Chosen by": f"{tuning.metric} ({direction} is better) of {tuning.judged:,} users: {tuning.how}",
-        "Space": space_in_words(tuning.space),
+        "Space": describe_space(tuning.space),
         "Measured": measured,
         "State": _state(tuning),
     }
@@ -53,12 +53,12 @@ def _state(tuning: Tuning) -> str:
     return "ended by its budget" if tuning.left_out else "complete"
 
 
-def space_in_words(space: Space) -> str:
+def describe_space(space: Space) -> str:
     """The values of each parameter in a line.
 
     Examples
     --------
-    >>> space_in_words(Space(dropout=(0.0, 0.5), b=(0.0, 1.0)))
+    >>> describe_space(Space(dropout=(0.0, 0.5), b=(0.0, 1.0)))
     'l2 around the mean diagonal of the Gram matrix; dropout 0, 0.5; user_power 0; b 0, 1; popularity_power 0'
     """
     values = {name: getattr(space, name) for name in PARAMETERS}
@@ -87,7 +87,7 @@ def _sensitivity(tuning: Tuning, metric: str) -> Figure:
 
 def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     """The best value at each point over l2, a line for each dropout: the lines' names, and the figures."""
-    best, looks = best_by_point(tuning), _looks_by_point(tuning)
+    best, looks = best_by_point(tuning), _screened_by_point(tuning)
     dropouts = sorted({point.dropout for point in [*best, *looks]})
     if len({point[:2] for point in best}) < 2:
         return [], []
@@ -103,7 +103,7 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
         more += _unmeasured(tuning, power)
     figures[-1] = Figure(figures[-1].svg, figures[-1].caption + more)
     if len(looks) > len(best) and _several_ridges(looks):
-        figures.append(_looked_at(tuning, looks, dropouts))
+        figures.append(_screened_points(tuning, looks, dropouts))
     several = _several_ridges([*best, *looks])
     return [f"dropout {dropout:g}" for dropout in dropouts] if several else [], figures
 
@@ -120,11 +120,11 @@ def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: 
     return Figure(drawn, told)
 
 
-def _looked_at(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
-    """All points of the winner's user_power by their first looks: what lies around those that were measured."""
+def _screened_points(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
+    """All points of the winner's user_power by their screening: what lies around those that were measured."""
     power, winner = tuning.best["user_power"], Point.of(tuning.best)
     star = (winner.l2, looks[winner]) if winner in looks else None
-    title = f"First looks: {tuning.metric} by l2 and dropout, user_power {power:g}"
+    title = f"Screening: {tuning.metric} by l2 and dropout, user_power {power:g}"
     labels = Labels("interaction-looks", title, "l2", f"{tuning.metric}, on a sample")
     lines, limits = _by_dropout(looks, power, dropouts, "l2"), (min(looks.values()), max(looks.values()))
     drawn = plots.interaction(labels, lines, star, limits, log=True)
@@ -160,18 +160,18 @@ def _strengths(tuning: Tuning, best: Mapping[Point, float]) -> Figure:
     return Figure(plots.scatter(Labels("interaction", title, "l2", "dropout"), points, 0), text)
 
 
-def _looks(tuning: Tuning) -> list[Figure]:
-    """First looks against full measurements, for points that have both."""
+def _screening_figures(tuning: Tuning) -> list[Figure]:
+    """Screening against full measurements, for points that have both."""
     if not tuning.looks.height:
         return []
-    best, looks = best_by_point(tuning), _looks_by_point(tuning)
+    best, looks = best_by_point(tuning), _screened_by_point(tuning)
     both = [point for point in best if point in looks]
     if not both:
         return []
     x, y = [looks[point] for point in both], [best[point] for point in both]
     title = f"{tuning.metric} on a sample of the items and on all of them"
     text = (
-        f"First looks against full measurements: {tuning.metric} on a sample of the items and on all of them, at the "
+        f"Screening against full measurements: {tuning.metric} on a sample of the items and on all of them, at the "
         f"{len(both):,} of {len(looks):,} points that have both."
     )
     correlation = rank_correlation(x, y)
@@ -179,9 +179,9 @@ def _looks(tuning: Tuning) -> list[Figure]:
         text += f" Rank correlation: {correlation:.2f}, among the points that were kept."
     winner = next(iter(best))
     if winner in looks:
-        text += f" By first look the winner was number {list(looks).index(winner) + 1:,} of {len(looks):,}."
+        text += f" By screening the winner was number {list(looks).index(winner) + 1:,} of {len(looks):,}."
     star = max(range(len(both)), key=lambda place: both[place] == winner)
-    labels = Labels("looks", title, "first look", "full measurement")
+    labels = Labels("looks", title, "screening", "full measurement")
     return [Figure(plots.agreement(labels, x, y, star), text)]
 
 
@@ -200,8 +200,8 @@ def rank_correlation(x: list[float], y: list[float]) -> float:
     return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
 
 
-def _looks_by_point(tuning: Tuning) -> dict[Point, float]:
-    """What each point was worth at its first look, best first."""
+def _screened_by_point(tuning: Tuning) -> dict[Point, float]:
+    """What each point was worth when it was screened, best first."""
     return {Point.of(row): row[tuning.metric] for row in tuning.looks.to_dicts()}
 
 
@@ -210,11 +210,11 @@ def _rules(tuning: Tuning) -> str:
 
 
 def _unmeasured(tuning: Tuning, user_power: float | None = None) -> str:
-    """How many points had a first look only."""
+    """How many points were screened only."""
     measured = best_by_point(tuning)
     left = [
-        point for point in _looks_by_point(tuning)
+        point for point in _screened_by_point(tuning)
         if point not in measured and user_power in (None, point.user_power)
     ]  # fmt: skip
     where = "" if user_power is None else f" with user_power {user_power:g}"
-    return f" Not drawn: {counted(len(left), 'point', 'points')}{where} that had a first look only." if left else ""
+    return f" Not drawn: {counted(len(left), 'point', 'points')}{where}, only screened." if left else ""

@@ -61,7 +61,7 @@ RuleInQuery = Annotated[schemas.RuleChange, InQuery()]
 ItemInPath = Annotated[str, InPath(description="Item id; slashes may be part of it.")]
 
 
-class _Any(Convertor[str]):
+class _AnyPath(Convertor[str]):
     """A part of an address that may hold slashes, as ``path`` may, and line breaks, too."""
 
     regex = "(?s:.*)"
@@ -73,7 +73,7 @@ class _Any(Convertor[str]):
         return value
 
 
-register_url_convertor("any", _Any())
+register_url_convertor("any", _AnyPath())
 
 
 class _Similar(schemas.RuleChange):
@@ -254,7 +254,7 @@ def _add_errors(api: FastAPI) -> None:
             )
         if error.errors()[0]["type"] == "json_invalid":
             return await of_http(request, HTTPException(400))  # which is what FastAPI raises for other bodies
-        return error_response(422, "invalid_request", _in_words(error))
+        return error_response(422, "invalid_request", _validation_message(error))
 
     @api.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> Response:
@@ -271,7 +271,7 @@ def _add_errors(api: FastAPI) -> None:
         )  # fmt: skip
 
 
-def _in_words(error: RequestValidationError) -> str:
+def _validation_message(error: RequestValidationError) -> str:
     """The first thing that is wrong with a request, and how many more there are."""
     found = error.errors()
     place, *_ = places = list(dict.fromkeys(_place(one["loc"]) for one in found))

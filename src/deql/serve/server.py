@@ -48,6 +48,9 @@ _HUNG_SECONDS = 10
 _CHECK_SECONDS = 0.1
 """Between looks at signals, and at whether a worker ended."""
 
+_MOST_DOUBLINGS = 5
+"""Of that wait, once for every worker that ended before it was ready."""
+
 _PING_SECONDS = 0.5
 
 _CONNECTIONS = "connections"
@@ -99,7 +102,7 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise ParameterError(f"there is no address {host}: {_why(error)}") from None
+        raise ParameterError(f"there is no address {host}: {_why(error)}", parameter="host") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
@@ -108,7 +111,8 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise ParameterError(
-            f"cannot listen at {host} port {port}: {_why(error)}; choose another with --port, or 0 for a free one"
+            f"cannot listen at {host} port {port}: {_why(error)}; choose another with --port, or 0 for a free one",
+            parameter="port",
         ) from None
     return listener
 
@@ -178,7 +182,7 @@ class _Supervisor:
                 self._give_up()
             while not self._stopping:
                 self._keep_workers()
-                self._wait(_CHECK_SECONDS * 2 ** min(5, self._failed_starts))
+                self._wait(self._backoff())
             self._end()
         self._share.close()
         if self._share.is_reloading:
@@ -201,6 +205,10 @@ class _Supervisor:
             self._ready(url)
 
     # Workers
+
+    def _backoff(self) -> float:
+        """Seconds until workers are looked at, and started, again: exponential backoff while starts fail."""
+        return float(_CHECK_SECONDS * 2 ** min(_MOST_DOUBLINGS, self._failed_starts))
 
     def _keep_workers(self) -> None:
         before = list(self._manager.processes)

@@ -216,7 +216,7 @@ class ServingModel:
         model = self.model
         return {
             "model": type(model).__name__,
-            "parameters": model._in_words(model.fitted_params_),
+            "parameters": model._to_config(model.fitted_params_),
             "data": {
                 "users": model.n_users_, "items": len(self.items), "interactions": int(model.item_counts_.sum()),
                 "titles": self.titles is not None, "ids": "integers" if isinstance(self.items[0], int) else "text",

@@ -122,7 +122,7 @@ def _copy(source: int, path: Path) -> int:
     size = os.fstat(source).st_size
     with contextlib.suppress(OSError):  # most file systems cannot
         return _filled(_nameless(path.resolve().parent), lambda copy: _share_blocks(source, copy))
-    if fits(size):  # a disk may take a minute for what memory does in two seconds
+    if may_take(size):  # a disk may take a minute for what memory does in two seconds
 
         def fill_memory(copy: int) -> None:
             _copy_bytes(source, copy, size)
@@ -223,10 +223,10 @@ def share_rows(model: Recommender) -> int | None:
     >>> model.recommend([["y"]], k=1).ids.tolist()
     [['x']]
     """
-    if not isinstance(model, LinearAutoencoder) or model.quantised_rows_ is not None:
+    if not isinstance(model, LinearAutoencoder) or model.quantized_rows_ is not None:
         return None
     size = QuantisedRows.size(model.precision_.n)
-    if not fits(size):
+    if not may_take(size):
         log("rows_left_out", logging.WARNING, reason="too little memory: lists take longer", bytes=size)
         return None
     file = in_memory("rows", size)
@@ -248,10 +248,10 @@ def attach_rows(model: Recommender, file: int) -> None:
     assert isinstance(model, LinearAutoencoder)
     # Private, as before Linux 6.7 a sealed file cannot be mapped otherwise; what nobody writes is shared all the same.
     mapped = mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
-    model.quantised_rows_ = QuantisedRows.from_buffer(model.precision_, mapped)
+    model.quantized_rows_ = QuantisedRows.from_buffer(model.precision_, mapped)
 
 
-def fits(size: int) -> bool:
+def may_take(size: int) -> bool:
     """Whether so many bytes may be taken: at most half of what is free, so that the next model fits beside this one."""
     return size <= free_memory() // 2
 

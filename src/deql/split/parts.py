@@ -6,17 +6,18 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from deql.data import Interactions, Step
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, SplitFileError
 from deql.io import container
 from deql.io.container import Arrays, FileKind, pack_text, unpack_text
 
-__all__ = ["HeldOut", "Split", "load_split"]
+__all__ = ["HeldOut", "Split", "SplitOrInteractions", "load_split"]
 
 _KIND = FileKind("deql-split", 1, SplitFileError, "make the split again")
 
@@ -103,6 +104,10 @@ class Split:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the split to one file, which :func:`deql.load_split` reads back bit for bit."""
         _write(Path(path), self)
+
+
+SplitOrInteractions: TypeAlias = Split | InteractionsLike
+"""A split, or data that are still to be split."""
 
 
 def _row(part: str, seen: Interactions, held_out: Interactions | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
-from deql.errors import DataError, ParameterError
+from deql.errors import DataError, ParameterError, Setting
 from deql.split.parts import HeldOut, Split
 
 __all__ = [
@@ -107,7 +107,9 @@ def split_strong(
     if not test.seen.n_users:
         raise DataError(
             "no test user has two items that train has too, one to see and one to find: "
-            "leave out short histories with min_items_per_user=…, or use a weak split"
+            "leave out short histories with ",
+            Setting("min_items_per_user"),
+            ", or use a weak split",
         )
     return Split(train, validation, test, dropped, "strong", seed, parameters)
 
@@ -136,7 +138,8 @@ def hold_out_users(data: Interactions, seed: int) -> tuple[Interactions, HeldOut
     except DataError:
         raise DataError(
             "none of the users that were held out has two items that others have too, one to see and one to find: "
-            "leave out short histories with min_items_per_user=…"
+            "leave out short histories with ",
+            Setting("min_items_per_user"),
         ) from None
     return split.train, split.test
 
@@ -219,7 +222,9 @@ def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> 
     check_whole("test", test)
     check_whole("validation", validation, least=0)
     if data.times is None:
-        raise DataError("leave-last needs to know when things happened: say time=… with that column when reading")
+        raise DataError(
+            "leave-last needs to know when things happened: say ", Setting("time"), " with that column when reading"
+        )
     if not np.isfinite(data.times).all():
         raise DataError("leave-last needs a time for every interaction: some are missing or not finite")
     sizes = np.diff(data.matrix.indptr)
@@ -273,7 +278,7 @@ def _within_users(
 def check_share(name: str, share: Any) -> None:
     """Refuse what is not strictly between 0 and 1."""
     if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share < 1:
-        raise ParameterError(f"{name} must be a share between 0 and 1, got {share!r}")
+        raise ParameterError(f"{name} must be a share between 0 and 1, got {share!r}", parameter=name)
 
 
 def hide(matrix: csr_array, share: float, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -308,11 +313,11 @@ def make_splits(data: Interactions, splits: int, protocol: str, seed: int, optio
     """Splits with seeds from ``seed`` on, one after the other: only one is in memory at a time."""
     make = PROTOCOLS.get(protocol)
     if make is None:
-        raise ParameterError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}")
+        raise ParameterError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}", parameter="protocol")
     known = set(signature(make).parameters) - {"data", "seed"}
     for name in options:
         if name not in known:
-            raise ParameterError(f"a {protocol} split takes {', '.join(sorted(known))}, not {name}")
+            raise ParameterError(f"a {protocol} split takes {', '.join(sorted(known))}, not {name}", parameter=name)
     if protocol == "leave-last":
         yield make(data, **options)
     else:

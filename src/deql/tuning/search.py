@@ -43,7 +43,7 @@ def search_grid(store: TrialStore, points: Sequence[Point]) -> None:
         chosen = [points[place] for place in spread_order(len(points))]
     if store.small is not None:
         with stages(store.full.progress) as stage:
-            screened = _screen(store, chosen, stage("First looks"))
+            screened = _screen(store, chosen, stage("Screening"))
         chosen = kept_after_screening(screened, [store.screen(point) for point in screened], len(points))
     store.left_out = len(chosen)
     chosen = chosen[: store.budget.inverses]

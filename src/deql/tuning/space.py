@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
 __all__ = [
-    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "as_space", "in_words", "ridges_around", "with_axes",
+    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "SpaceLike", "as_space", "format_parameters",
+    "ridges_around", "with_axes",
 ]  # fmt: skip
 
 RuleParameters = dict[str, float]
@@ -40,12 +41,12 @@ PARAMETERS = (*Point._fields, "b", "xi", "popularity_power")
 """All that a search chooses."""
 
 
-def in_words(values: Mapping[str, float]) -> str:
+def format_parameters(values: Mapping[str, float]) -> str:
     """Parameters as people type them.
 
     Examples
     --------
-    >>> in_words(Point(10.0, 0.5, 0.0)._asdict())
+    >>> format_parameters(Point(10.0, 0.5, 0.0)._asdict())
     'l2=10 dropout=0.5 user_power=0'
     """
     return " ".join(f"{name}={value:g}" for name, value in values.items())
@@ -87,11 +88,11 @@ class Space:
         for field in fields(self):
             object.__setattr__(self, field.name, _values(field.name, getattr(self, field.name)))
         if not self.b and not self.xi:
-            raise ParameterError("the space needs at least one value of b or of xi")
+            raise ParameterError("the space needs at least one value of b or of xi", parameter="space")
         for field in fields(self):
             values = getattr(self, field.name)
             if not values and values is not None and field.name not in ("b", "xi"):
-                raise ParameterError(f"the space needs at least one value of {field.name}")
+                raise ParameterError(f"the space needs at least one value of {field.name}", parameter=field.name)
             kind = RDLAE if field.name == "xi" else DEQL
             for value in values or ():
                 kind(**{field.name: value})._check_parameters()
@@ -131,13 +132,22 @@ def ridges_around(mean_diagonal: float) -> tuple[float, ...]:
     (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
     """
     if not 0 < mean_diagonal < math.inf:
-        raise ParameterError(f"l2 cannot go by the mean diagonal, which is {mean_diagonal:g}: give values of l2")
+        raise ParameterError(
+            f"l2 cannot go by the mean diagonal, which is {mean_diagonal:g}: give values of l2", parameter="l2"
+        )
     middle = round(2 * math.log10(mean_diagonal))
     steps = range(middle - _BELOW, middle + _ABOVE + 1)
     return tuple(float(f"{(1, 3)[step % 2]}e{step // 2}") for step in steps)
 
 
-def as_space(space: str | Space | Mapping[str, Any]) -> Space:
+Values: TypeAlias = float | Iterable[float] | None
+"""Of one hyper-parameter: a single one, several, or None for those that go with the data."""
+
+SpaceLike: TypeAlias = str | Space | Mapping[str, Values]
+"""A space, its name, or values by hyper-parameter in place of those of the default space."""
+
+
+def as_space(space: SpaceLike) -> Space:
     """A space from its name, or from values that take the place of those of the default space.
 
     Examples
@@ -151,22 +161,28 @@ def as_space(space: str | Space | Mapping[str, Any]) -> Space:
         return space
     if isinstance(space, str):
         if space not in NAMED:
-            raise ParameterError(f"there is no space {space!r}: say {', '.join(NAMED)}, or give values")
+            raise ParameterError(
+                f"there is no space {space!r}: say {', '.join(NAMED)}, or give values", parameter="space"
+            )
         return NAMED[space]
     if not isinstance(space, Mapping):
-        raise ParameterError(f"a space is a name, a dict of values or a Space, got {space!r}")
+        raise ParameterError(f"a space is a name, a dict of values or a Space, got {space!r}", parameter="space")
     return with_axes(DEFAULT, space)
 
 
-def with_axes(space: Space, axes: Mapping[str, Any]) -> Space:
+def with_axes(space: Space, axes: Mapping[str, Values]) -> Space:
     """The space with other values of some hyper-parameters; a single value holds one fixed."""
     names = [field.name for field in fields(Space)]
     for name in axes:
         if name == "zero_diagonal":
-            raise ParameterError("zero_diagonal is no axis of the space: at the same l2 it is b = 0, so add 0 to b")
+            raise ParameterError(
+                "zero_diagonal is no axis of the space: at the same l2 it is b = 0, so add 0 to b",
+                parameter="zero_diagonal",
+            )
         if name not in names:
-            raise ParameterError(f"a space has no {name!r}: it has {', '.join(names)}")
-    return replace(space, **axes)
+            raise ParameterError(f"a space has no {name!r}: it has {', '.join(names)}", parameter="space")
+    given: dict[str, Any] = dict(axes)  # the space makes tuples of them
+    return replace(space, **given)
 
 
 def _values(name: str, values: Any) -> tuple[float, ...] | None:
@@ -177,11 +193,11 @@ def _values(name: str, values: Any) -> tuple[float, ...] | None:
     numbers = []
     for value in several:
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-            raise ParameterError(f"{name} must be a number or a list of numbers, got {value!r}")
+            raise ParameterError(f"{name} must be a number or a list of numbers, got {value!r}", parameter=name)
         try:
             numbers.append(float(value))
         except OverflowError:
-            raise ParameterError(f"{name} has a number that is too large") from None
+            raise ParameterError(f"{name} has a number that is too large", parameter=name) from None
     return tuple(dict.fromkeys(numbers))
 
 

@@ -40,7 +40,7 @@ class Trainer:
     data : TuningData
     dtype : str
     progress : bool
-    weighed_by : csr_array, optional
+    weights_from : csr_array, optional
         The matrix whose users' lengths decide their weights, if not that of ``data``: the whole one, where
         ``data`` has a sample of its items.
     grams : int, default 1
@@ -48,18 +48,18 @@ class Trainer:
     """
 
     def __init__(
-        self, data: TuningData, dtype: str, progress: bool, weighed_by: csr_array | None = None, grams: int = 1
+        self, data: TuningData, dtype: str, progress: bool, weights_from: csr_array | None = None, grams: int = 1
     ) -> None:
         self.data = data
         self.dtype = dtype
         self.progress = progress
-        self._weighed_by = data.train.matrix if weighed_by is None else weighed_by
+        self._weights_from = data.train.matrix if weights_from is None else weights_from
         self._most = grams
         self._shared: dict[float, SharedGram] = {}
 
     def mean_diagonal(self, user_power: float) -> float:
         """Mean of D over the items."""
-        return float(weighted_diagonal(self.data.train.matrix, user_weights(self._weighed_by, user_power)).mean())
+        return float(weighted_diagonal(self.data.train.matrix, user_weights(self._weights_from, user_power)).mean())
 
     def model(self, point: Point) -> DEQL:
         """A model at the point, not fitted; its rule is still to be chosen."""
@@ -90,7 +90,7 @@ class Trainer:
             if len(self._shared) == self._most:  # before the next is made: one more would need its memory too
                 del self._shared[next(iter(self._shared))]
             matrix = self.data.train.matrix
-            weights = user_weights(self._weighed_by, user_power)
+            weights = user_weights(self._weights_from, user_power)
             diagonal = weighted_diagonal(matrix, weights)
             with stages(self.progress) as stage:
                 # The Gram matrices that are kept, and an inverse.

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deql.errors import DeqlError, JournalError, ParameterError
+from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import lower_is_better
-from deql.tuning.space import Point, RuleParameters, in_words
+from deql.tuning.space import Point, RuleParameters, format_parameters
 from deql.tuning.trainer import Trainer
 
 __all__ = ["Budget", "Trial", "TrialStore"]
@@ -51,7 +52,8 @@ class Budget:
         found = re.fullmatch(rf"([0-9]*\.?[0-9]+) *({'|'.join(_UNITS)})", text)
         if not found or not float(found[1]):
             raise ParameterError(
-                f"a budget is a number of inverses from 1 up or a time such as 90s, 20min or 2h, got {budget!r}"
+                f"a budget is a number of inverses from 1 up or a time such as 90s, 20min or 2h, got {budget!r}",
+                parameter="budget",
             )
         return cls(seconds=float(found[1]) * _UNITS[found[2]])
 
@@ -80,7 +82,7 @@ class Trial:
 class TrialStore:
     """Runs trials, each of them once: what the journal has is remembered, not measured again.
 
-    So a search that asks the same questions in the same order goes on where it was killed.
+    So a search that asks the same questions in the same order resumes where it was killed.
 
     Attributes
     ----------
@@ -92,7 +94,7 @@ class TrialStore:
     journal : Journal
     budget : Budget
     tell : callable or None
-        Called with a line for each trial.
+        The log callback: called with a line for each trial.
     screened, trials : dict of Point to Trial
         What was measured on the sample, and on the whole data.
     planned : int or None
@@ -107,7 +109,7 @@ class TrialStore:
     metrics: list[str]
     journal: Journal
     budget: Budget
-    tell: Callable[[str], None] | None = None
+    tell: LogCallback | None = None
 
     def __post_init__(self) -> None:
         self.planned: int | None = None
@@ -213,12 +215,12 @@ class TrialStore:
         """A trial in words, and how far the search is."""
         done, name = len(self.trials), self.metrics[0]
         place = f"{done} of {self.planned}" if self.planned else str(done)
-        where = in_words(trial.point._asdict())
+        where = format_parameters(trial.point._asdict())
         if trial.failure is not None:
             return f"{place}: {where}: no model, {trial.failure}"
         rule = self.best_rule(trial)
         best = self._sign * max(self._worth(one) for one in self.trials.values())
-        words = f"{trial.values[name][rule]:.4f} at {in_words(self.rules[rule])}"
+        words = f"{trial.values[name][rule]:.4f} at {format_parameters(self.rules[rule])}"
         line = f"{place}: {where}: {name} {words} (best so far {best:.4f})"
         left = (self.planned or done) - done
         if left > 0:

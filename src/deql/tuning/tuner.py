@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from deql._system.checks import check_whole
 from deql.errors import DataError, JournalError, ParameterError
-from deql.evaluation.model_groups import Tell
+from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
+from deql.split.parts import SplitOrInteractions
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna
-from deql.tuning.space import Space, as_space
+from deql.tuning.space import SpaceLike, as_space
 from deql.tuning.trainer import Trainer
 from deql.tuning.trials import Budget, TrialStore
 from deql.tuning.tuning_data import TuningData, hold_out_validation, sample_items
@@ -43,8 +42,8 @@ _CURVE_K = 20
 
 
 def tune(
-    data: Any,
-    space: str | Space | Mapping[str, Any] = "default",
+    data: SplitOrInteractions,
+    space: SpaceLike = "default",
     metric: str = "ndcg@20",
     budget: int | str | None = None,
     *,
@@ -54,7 +53,7 @@ def tune(
     journal: str | os.PathLike[str] | None = None,
     dtype: str = "float32",
     progress: bool = False,
-    tell: Tell | None = None,
+    tell: LogCallback | None = None,
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
@@ -78,16 +77,16 @@ def tune(
     search : {"grid", "optuna"}, default "grid"
         Optuna (extra ``tune``) searches between the values of the space.
     prune : bool, default True
-        Screen each point on a quarter of the items (a first look), and measure only the best quarter of the points.
+        Screen each point on a quarter of the items, and measure only the best quarter of the points.
     seed : int, default 0
         For what is held out here, the sample of items, and Optuna.
     journal : path, optional
-        File to which each finished point is added. The same call with the same file goes on where it was killed.
+        File to which each finished point is added. The same call with the same file resumes where it was killed.
     dtype : {"float32", "float64"}, default "float32"
     progress : bool, default False
         Show progress bars on standard error.
     tell : callable, optional
-        Called with a line for each point.
+        The log callback: called with a line for each point.
 
     Returns
     -------
@@ -106,7 +105,7 @@ def tune(
     limit = Budget.parse(budget)
     seed = check_whole("seed", seed, least=0)
     if search not in SEARCHES:
-        raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
+        raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}", parameter="search")
     metrics = metrics_for(metric)
     DEQL(dtype=dtype)._check_parameters()
     how = search
@@ -114,11 +113,11 @@ def tune(
         how = f"optuna {need_optuna().__version__}"  # another version may suggest other points
         limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
     if not isinstance(prune, bool):
-        raise ParameterError(f"prune must be True or False, got {prune!r}")
+        raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
     if tell is not None and not callable(tell):
-        raise ParameterError(f"tell must be a function that takes a line, got {tell!r}")
+        raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if journal is not None and not isinstance(journal, str | os.PathLike):
-        raise ParameterError(f"journal must be a path, got {journal!r}")
+        raise ParameterError(f"journal must be a path, got {journal!r}", parameter="journal")
     held = hold_out_validation(data, seed)
     full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
@@ -150,7 +149,7 @@ def tune(
         return select_winner(store, chosen, len(points) if search == "grid" else None, complete)
 
 
-def metrics_for(metric: Any) -> list[str]:
+def metrics_for(metric: str) -> list[str]:
     """What is measured: the metric that decides, then recall and NDCG, which the curve over b shows.
 
     Examples
@@ -159,10 +158,12 @@ def metrics_for(metric: Any) -> list[str]:
     ['map@10', 'recall@10', 'ndcg@10']
     """
     if not isinstance(metric, str):
-        raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}")
+        raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}", parameter="metric")
     name, k = parse_metric(metric)
     if METRICS[name].of not in ("hits", "errors"):
-        raise ParameterError(f"{metric} does not say how good recommendations are: choose by one such as ndcg@20")
+        raise ParameterError(
+            f"{metric} does not say how good recommendations are: choose by one such as ndcg@20", parameter="metric"
+        )
     return list(dict.fromkeys([metric, f"recall@{k or _CURVE_K}", f"ndcg@{k or _CURVE_K}"]))
 
 
@@ -174,4 +175,4 @@ def _screening(data: TuningData, dtype: str, seed: int) -> Trainer | None:
         sample = sample_items(data, _SAMPLE, _SCREENING_USERS, seed)
     except DataError:
         return None
-    return Trainer(sample, dtype, progress=False, weighed_by=data.train.matrix, grams=_SMALL_GRAMS)
+    return Trainer(sample, dtype, progress=False, weights_from=data.train.matrix, grams=_SMALL_GRAMS)

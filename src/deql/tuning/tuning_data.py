@@ -12,6 +12,7 @@ from deql.data import Interactions, as_interactions
 from deql.errors import DataError
 from deql.io.container import digest
 from deql.split import HeldOut, Split, hold_out_users, split_weak
+from deql.split.parts import SplitOrInteractions
 
 __all__ = ["TuningData", "hold_out_validation", "matrix_arrays", "sample_items"]
 
@@ -54,7 +55,7 @@ def matrix_arrays(**parts: Interactions) -> dict[str, NDArray[Any]]:
     }
 
 
-def hold_out_validation(data: Any, seed: int) -> TuningData:
+def hold_out_validation(data: SplitOrInteractions, seed: int) -> TuningData:
     """Decide what a search learns from and what it validates on.
 
     Parameters
@@ -105,7 +106,7 @@ def sample_items(data: TuningData, share: float, users: int, seed: int) -> Tunin
     seen, held_out = (part.take_items(items) for part in (data.validation.seen, data.validation.held_out))
     usable = np.flatnonzero((np.diff(seen.matrix.indptr) > 0) & (np.diff(held_out.matrix.indptr) > 0))
     if not usable.size:
-        raise DataError("too few items are left to judge on")
+        raise DataError("too few items are left to evaluate on")
     few = np.sort(usable[np.argsort(bits.random_raw(len(usable)), kind="stable")[:users]])
     train = data.train.take_items(items)
     return TuningData(train, HeldOut(seen.take_users(few), held_out.take_users(few)), train, data.how)

@@ -12,7 +12,7 @@ from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.significance import paired_t
 from deql.metrics import lower_is_better
 from deql.models import DEQL
-from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, in_words
+from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, format_parameters
 from deql.tuning.trials import Trial, TrialStore
 from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
 
@@ -36,7 +36,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     trainer, data = store.full, store.full.data
     rows = _leaderboard(store)
     failures = [
-        f"{in_words(trial.point._asdict())} ({trial.failure})"
+        f"{format_parameters(trial.point._asdict())} ({trial.failure})"
         for known in (store.trials, store.screened) for trial in known.values() if trial.failure is not None
     ]  # fmt: skip
     if not rows:

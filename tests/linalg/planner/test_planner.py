@@ -15,7 +15,7 @@ from deql._system.formatting import as_json, parse_bytes, show_bytes
 from deql.engines import Auto, Disk, Torch
 from deql.errors import DataError, ParameterError, TooLargeError
 from deql.linalg.engines import disk, resources
-from deql.linalg.engines.resources import Device, Need, Resources, Task
+from deql.linalg.engines.resources import Device, ProblemSize, Requirement, Resources
 from deql.linalg.planner import calibration, choose, planner
 from deql.linalg.planner.calibration import device_rates, disk_rates, predict
 from deql.linalg.planner.choose import choose_engine
@@ -293,31 +293,31 @@ class TestPlan:
 
 
 class TestPrediction:
-    task = Task(38_048, "float32")
+    size = ProblemSize(38_048, "float32")
 
     def test_five_minutes_for_yelp_on_two_cores(self):
-        assert 280 < predict(Need("memory", 0), self.task, {"products": 2e11}) < 340
+        assert 280 < predict(Requirement("memory", 0), self.size, {"products": 2e11}) < 340
 
     def test_a_slow_disk_sets_the_pace(self):
         rates = {"products": 2e11, "write": 2e9, "read": 2e9}
-        quick = predict(Need("disk", 0, passes=19), self.task, rates)
+        quick = predict(Requirement("disk", 0, passes=19), self.size, rates)
         assert quick < 340
-        slow = predict(Need("disk", 0, passes=19), self.task, rates | {"write": 1e7})
+        slow = predict(Requirement("disk", 0, passes=19), self.size, rates | {"write": 1e7})
         assert slow > 10 * quick
-        assert slow > 2 * predict(Need("disk", 0, passes=5), self.task, rates | {"write": 1e7})
+        assert slow > 2 * predict(Requirement("disk", 0, passes=5), self.size, rates | {"write": 1e7})
 
     def test_a_device_that_streams_waits_for_the_copies(self):
         rates = {"device": 5e13, "copy": 2e10}
-        whole = predict(Need("torch", 0), self.task, rates)
+        whole = predict(Requirement("torch", 0), self.size, rates)
         assert whole < 2
-        assert predict(Need("torch", 0, passes=38), self.task, rates) > 2 * whole
+        assert predict(Requirement("torch", 0, passes=38), self.size, rates) > 2 * whole
 
     def test_the_gram_matrix_counts(self, random_matrix):
         matrix = random_matrix(50, 30)
-        task = Task(30, "float32", matrix)
-        assert task.pairs == sum(int(size) ** 2 for size in (matrix.toarray() != 0).sum(axis=1))
-        assert predict(Need("memory", 0), task, {"products": 2e11}) > predict(
-            Need("memory", 0), Task(30, "float32"), {"products": 2e11}
+        size = ProblemSize(30, "float32", matrix)
+        assert size.pairs == sum(int(size) ** 2 for size in (matrix.toarray() != 0).sum(axis=1))
+        assert predict(Requirement("memory", 0), size, {"products": 2e11}) > predict(
+            Requirement("memory", 0), ProblemSize(30, "float32"), {"products": 2e11}
         )
 
     def test_a_device_is_measured(self):

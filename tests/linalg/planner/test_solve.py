@@ -9,6 +9,7 @@ from deql.errors import DeqlError, ParameterError, TileFileError
 from deql.linalg.planner.choose import as_engine
 
 L2 = {"l2": 20.0, "dropout": 0.3, "b": 0.5}
+AN_OBJECT = r"or an object of deql\.engines, such as deql\.engines\.Disk\(memory='4GiB'\)$"
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +65,8 @@ def test_float64_is_to_be_had_from_every_engine(data, tmp_path):
 @pytest.mark.parametrize(
     ("where", "match"),
     [
-        (lambda: {"engine": "gpu"}, "engine must be"),
-        (lambda: {"engine": Disk}, "engine must be"),
+        (lambda: {"engine": "gpu"}, rf"engine must be .*, got 'gpu': .*{AN_OBJECT}"),
+        (lambda: {"engine": Disk}, rf"engine must be .*, got the class Disk: .*{AN_OBJECT}"),
         (lambda: {"engine": Torch(device="tpu")}, "device must be"),
         (lambda: {"engine": Torch(arithmetic="half")}, "arithmetic must be one of"),
         (lambda: {"engine": Torch(arithmetic="float64")}, "does not go with dtype"),

@@ -1,4 +1,5 @@
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,15 +8,17 @@ from scipy.sparse import csr_array
 import deql
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.models.elsa.elsa import ELSA
-from deql.models.elsa.training import Histories, loss_and_gradient, memory_watched
+from deql.models.elsa.training import SparseRows, loss_and_gradient
 from deql.split import HeldOut
 
 torch = pytest.importorskip("torch")
+from deql.linalg.engines.torch_packed import memory_watched  # noqa: E402
+
 CPU = torch.device("cpu")
 
 
 def on_cpu(matrix):
-    return Histories.from_arrays(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], CPU)
+    return SparseRows.from_arrays(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], CPU)
 
 
 def brute_force(A, X):
@@ -231,12 +234,13 @@ def test_large_seeds_are_taken(planted):
 
 
 def test_too_little_memory_is_said_in_a_sentence(planted, monkeypatch):
-    with pytest.raises(TooLargeError, match="too little memory for 9 items at rank 2"), memory_watched(CPU, 9, 2):
+    watched = partial(memory_watched, "9 items at rank 2", advice="lower rank")
+    with pytest.raises(TooLargeError, match="too little memory for 9 items at rank 2"), watched(CPU):
         torch.empty(2**60)
     device = torch.device("cuda:0")
-    with pytest.raises(DeviceError, match="cuda:0 has too little memory for 9 items"), memory_watched(device, 9, 2):
+    with pytest.raises(DeviceError, match="cuda:0 has too little memory for 9 items"), watched(device):
         raise torch.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(RuntimeError, match="another"), memory_watched(CPU, 9, 2):
+    with pytest.raises(RuntimeError, match="another"), watched(CPU):
         raise RuntimeError("another")
     monkeypatch.setattr("deql.models.elsa.elsa.free_memory", lambda: 1000)
     with pytest.raises(TooLargeError, match=r"rank 4 of 30 items needs about 0\.0 GiB.*: choose a lower rank"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.lazy import pl
-from deql.errors import DataError, printable, reason
+from deql.errors import DataError, Setting, printable, reason
 
-__all__ = ["COMPRESSED", "Block", "blocks", "numbered_lines", "refuse_other_encodings", "uncompressed_suffix"]
+__all__ = [
+    "COMPRESSED",
+    "Block",
+    "blocks",
+    "error_at",
+    "numbered_lines",
+    "refuse_other_encodings",
+    "uncompressed_suffix",
+]
 
 COMPRESSED = (".gz", ".zst")
 LONGEST_LINE = 4 * 2**20
@@ -50,9 +58,20 @@ class Block:
     def __bytes__(self) -> bytes:
         return self.text.tobytes()
 
-    def error(self, line: int, problem: str) -> DataError:
+    def error(self, line: int, *problem: str | Setting) -> DataError:
         """What is wrong with a line of the block, counted from 0, as an error that says where it stands."""
-        return DataError(f"{self.path}, line {self.first_line + line:,}: {printable(problem)}")
+        return error_at(f"{self.path}, line {self.first_line + line:,}", problem)
+
+
+def error_at(place: str, problem: Sequence[str | Setting]) -> DataError:
+    """What is wrong at a place of a table, as an error; what stood there is shown in letters that do no harm.
+
+    Examples
+    --------
+    >>> print(error_at("a.csv, line 2", ["'x\\t' is not a number: name another ", Setting("weight")]))
+    a.csv, line 2: 'x�' is not a number: name another weight=…
+    """
+    return DataError(f"{place}: ", *(part if isinstance(part, Setting) else printable(part) for part in problem))
 
 
 def uncompressed_suffix(path: Path) -> str:

@@ -14,7 +14,7 @@ from deql.data.interactions import Interactions, Step, masked, shortest_float
 from deql.data.readers.coo_to_csr import coo_to_csr
 from deql.data.readers.ids import IdEncoder
 from deql.data.readers.parsed_rows import ParsedRows
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 
 __all__ = ["Collector"]
 
@@ -44,8 +44,9 @@ class Collector:
                 row = int((rows.weights < 0).argmax())
                 raise rows.row_error(
                     row,
-                    f"the weight {rows.weights[row]:g} is negative: leave such rows out with min_weight=…, or build "
-                    "Interactions.from_csr from signed values",
+                    f"the weight {rows.weights[row]:g} is negative: leave such rows out with ",
+                    Setting("min_weight"),
+                    ", or build Interactions.from_csr from signed values",
                 )
             self._weights.append(shortest_float(rows.weights))
         if rows.times is not None:

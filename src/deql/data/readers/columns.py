@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from deql.errors import DataError, ParameterError, name_some, printable
+from deql.errors import DataError, ParameterError, Setting, name_some, printable
 
 __all__ = ["Choice", "ColumnRoles", "choose_columns", "find_known", "is_known_name"]
 
@@ -67,7 +67,7 @@ class ColumnRoles:
         'user = userId, item = movieId; not used: rating'
         """
         rest = [name for place, name in enumerate(names) if place not in self.places.values()]
-        text = ", ".join(f"{role} = {_called(names[place])}" for role, place in self.places.items())
+        text = ", ".join(f"{role} = {_column_label(names[place])}" for role, place in self.places.items())
         return text + ("; not used: " + _listed(rest) if rest else "")
 
 
@@ -119,8 +119,11 @@ def choose_columns(
     for other, role in combinations(places, 2):
         if places[role] is not None and places[role] == places[other]:
             raise DataError(
-                f"{other} and {role} of {source} are the same column, {names[places[role] or 0]!r}: "
-                f"say {other}=… and {role}=… with two of {name_some(names, 12)}"
+                f"{other} and {role} of {source} are the same column, {names[places[role] or 0]!r}: say ",
+                Setting(other),
+                " and ",
+                Setting(role),
+                f" with two of {name_some(names, 12)}",
             )
     assert places["user"] is not None
     assert places["item"] is not None
@@ -132,14 +135,16 @@ def _find(role: str, choice: str | int | bool, names: Sequence[str], source: str
     if choice is not True:
         if isinstance(choice, int):
             if not 1 <= choice <= len(names):
-                raise DataError(f"{source} has {len(names)} columns, so {role}={choice} is none of them")
+                raise DataError(f"{source} has {len(names)} columns, so ", Setting(role, choice), " is none of them")
             return choice - 1
         if not isinstance(choice, str):
-            raise ParameterError(f"{role} must be the name or the number of a column, got {choice!r}")
+            raise ParameterError(f"{role} must be the name or the number of a column, got {choice!r}", parameter=role)
         for name in (choice, choice.split(":")[0]):
             if name in names:
                 return names.index(name)
-        raise DataError(f"{source} has no column {choice!r}: say {role}=… with one of {name_some(names, 12)}")
+        raise DataError(
+            f"{source} has no column {choice!r}: say ", Setting(role), f" with one of {name_some(names, 12)}"
+        )
     known = find_known(names, role)
     if known is not None:
         return known
@@ -147,7 +152,9 @@ def _find(role: str, choice: str | int | bool, names: Sequence[str], source: str
     if place < len(names) and (not header or (len(names) == 2 and place < 2)):
         return place
     raise DataError(
-        f"{source} has no column that looks like the {role}'s: say {role}=… with one of {name_some(names, 12)}"
+        f"{source} has no column that looks like the {role}'s: say ",
+        Setting(role),
+        f" with one of {name_some(names, 12)}",
     )
 
 
@@ -155,11 +162,11 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _called(name: str) -> str:
+def _column_label(name: str) -> str:
     """Columns without a name of their own go by their number."""
     return f"column {name}" if name.isdigit() else printable(name)
 
 
 def _listed(names: Sequence[str], limit: int = 12) -> str:
     rest = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(map(_called, names[:limit])) + rest
+    return ", ".join(map(_column_label, names[:limit])) + rest

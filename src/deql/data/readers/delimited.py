@@ -13,7 +13,7 @@ from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.numeric_csv import ITEM, SKIP, TIME, USER, WEIGHT, parse_numbers
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.data.readers.sniff import STAND_IN, Layout, csv_records
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 
 __all__ = ["DelimitedParser", "read_text"]
 
@@ -33,9 +33,9 @@ class DelimitedParser:
     def __call__(self, block: Block) -> ParsedRows:
         """Rows of a block."""
 
-        def row_error(row: int, problem: str) -> DataError:
+        def row_error(row: int, *problem: str | Setting) -> DataError:
             lines = (line for line, record in _records(block, self.layout.delimiter) if not _is_blank(record))
-            return block.error(next(islice(lines, row, None), 0), problem)
+            return block.error(next(islice(lines, row, None), 0), *problem)
 
         numbers = parse_numbers(block.text, self.layout.delimiter.encode(), self.fields, block.lines)
         if numbers is not None:

@@ -10,9 +10,10 @@ from typing import Any
 
 from deql._system.lazy import nw, pl
 from deql._system.progress import ProgressCallback
+from deql.data.readers.blocks import error_at
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
-from deql.errors import DataError, printable
+from deql.errors import DataError, Setting
 
 __all__ = ["as_polars", "frame_rows", "scan_parquet"]
 
@@ -130,5 +131,5 @@ def frame_rows(
         raise DataError(f"{source} cannot be read beyond row {before:,} ({reason}): is it whole?") from None
 
 
-def _row_error(source: str, before: int, row: int, problem: str) -> DataError:
-    return DataError(f"{source}, row {before + row + 1:,}: {printable(problem)}")
+def _row_error(source: str, before: int, row: int, *problem: str | Setting) -> DataError:
+    return error_at(f"{source}, row {before + row + 1:,}", problem)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from deql._system.lazy import pl
 from deql._system.threads import run_slices, thread_count
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 
 __all__ = ["IdEncoder", "RowError", "as_whole_numbers", "shortest_integers"]
 
-RowError = Callable[[int, str], DataError]
-"""Makes an error of a row's number and what is wrong with it."""
+RowError = Callable[..., DataError]
+"""Makes an error of a row's number and the parts of a sentence that says what is wrong with it."""
 
 _DENSE = 2
 """Integers are looked up in a table if their range is at most this many times their number."""
@@ -99,8 +99,9 @@ class IdEncoder:
             if 2 * whole > len(codes):
                 raise row_error(
                     row,
-                    f"{word!r} in column {name}, where most ids are whole numbers: "
-                    "correct or remove the row, or say ids='text' if it is right",
+                    f"{word!r} in column {name}, where most ids are whole numbers: correct or remove the row, or say ",
+                    Setting("ids", "text"),
+                    " if it is right",
                 )
         return _sort_texts(texts, codes)
 

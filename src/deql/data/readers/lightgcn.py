@@ -6,7 +6,7 @@ from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, numbered_lines
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 
 __all__ = ["parse_lightgcn"]
 
@@ -21,7 +21,7 @@ def parse_lightgcn(block: Block, roles: ColumnRoles) -> ParsedRows:
         .filter(pl.col("item").is_not_null() & (pl.col("item") != ""))
     )
 
-    def row_error(row: int, problem: str) -> DataError:
-        return block.error(frame["number"][row], problem)
+    def row_error(row: int, *problem: str | Setting) -> DataError:
+        return block.error(frame["number"][row], *problem)
 
     return parse_rows(frame.to_series, roles, row_error, untyped=True)

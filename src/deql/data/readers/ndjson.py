@@ -11,7 +11,7 @@ from deql.data.readers.blocks import Block, refuse_other_encodings
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.ids import RowError
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 
 __all__ = ["NdjsonParser", "ndjson_names"]
 
@@ -38,9 +38,9 @@ class NdjsonParser:
                 pass
             raise block.error(0, "near here the JSON cannot be read: is it one object a line?") from None
 
-        def row_error(row: int, problem: str) -> DataError:
+        def row_error(row: int, *problem: str | Setting) -> DataError:
             filled = [number for number, line in enumerate(bytes(block).split(b"\n")) if line.strip()]
-            return block.error(filled[row], problem)
+            return block.error(filled[row], *problem)
 
         def column(place: int) -> pl.Series:
             series = frame[self.names[place]]

@@ -6,7 +6,7 @@ from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, numbered_lines
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 
 __all__ = ["NETFLIX_COLUMNS", "NetflixParser"]
 
@@ -34,8 +34,8 @@ class NetflixParser:
             cells.struct.field("field_2").alias("date"),
         )  # fmt: skip
 
-        def row_error(row: int, problem: str) -> DataError:
-            return block.error(frame["number"][row], problem)
+        def row_error(row: int, *problem: str | Setting) -> DataError:
+            return block.error(frame["number"][row], *problem)
 
         if len(frame) and frame["movie"][0] == "":
             raise row_error(0, "a rating stands before any film: the file must begin with a line such as 1:")

@@ -9,7 +9,7 @@ from scipy.sparse import issparse, load_npz
 
 from deql.data.clean import clean
 from deql.data.interactions import Interactions, Step
-from deql.errors import DataError
+from deql.errors import DataError, Setting
 
 __all__ = ["read_matrix"]
 
@@ -30,11 +30,12 @@ def read_matrix(source: Any, min_weight: float | None) -> Interactions:
     try:
         data = Interactions.from_csr(matrix)
     except DataError as error:
-        raise DataError(f"{name}, {error}") from None
+        raise DataError(f"{name}, ", *error.args) from None
     if min_weight is None and data.n_interactions and data.matrix.data.min() < 0:
         raise DataError(
-            f"{name} has negative values: leave them out with min_weight=…, or use Interactions.from_csr, "
-            "which takes signed values"
+            f"{name} has negative values: leave them out with ",
+            Setting("min_weight"),
+            ", or use Interactions.from_csr, which takes signed values",
         )
     data = replace(data, steps=(Step(f"read from {name}", data.n_users, data.n_items, data.n_interactions),))
     return data if min_weight is None else clean(data, min_weight=min_weight, binary=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from deql._system.lazy import pl
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.ids import RowError, as_whole_numbers
-from deql.errors import name_some
+from deql.errors import Setting, name_some
 
 __all__ = ["ParsedRows", "parse_rows"]
 
@@ -63,7 +63,7 @@ def parse_rows(
     --------
     >>> import polars as pl
     >>> from deql.errors import DataError
-    >>> row_error = lambda row, problem: DataError(f"row {row + 1}: {problem}")
+    >>> row_error = lambda row, *problem: DataError(f"row {row + 1}: ", *problem)
     >>> frame = pl.DataFrame({"user": ["7", "8"], "item": ["tea", "jam"], "stars": ["1", "2.5"], "note": ["much", "x"]})
     >>> rows = parse_rows(frame.to_series, ColumnRoles(0, 1, 2, None, False), row_error)
     >>> rows.users.tolist(), rows.items.to_list(), rows.weights.tolist()
@@ -111,16 +111,16 @@ def _ids(column: pl.Series, row_error: RowError) -> NDArray[np.int64] | pl.Serie
 
 def _numbers(column: pl.Series, row_error: RowError, what: str = "weight") -> NDArray[np.float64]:
     if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object) or column.dtype.is_temporal():
-        problem = f"column {column.name} holds {column.dtype} values where numbers belong: name another as {what}=…"
-        raise row_error(0, problem)
+        problem = f"column {column.name} holds {column.dtype} values where numbers belong: name another as "
+        raise row_error(0, problem, Setting(what))
     numbers = column.cast(pl.Float64, strict=False)
     bad = numbers.is_null() | ~numbers.is_finite().fill_null(False)
     if bad.any():
         row = _first(bad)
         found = column[row]
         reason = "is not a number" if numbers[row] is None else "is not finite"
-        problem = f"{name_some([found])} in column {column.name} {reason}: correct it, or name another {what}=…"
-        raise row_error(row, problem)
+        problem = f"{name_some([found])} in column {column.name} {reason}: correct it, or name another "
+        raise row_error(row, problem, Setting(what))
     return numbers.to_numpy()
 
 
@@ -136,7 +136,8 @@ def _timestamps(column: pl.Series, row_error: RowError) -> NDArray[np.float64]:
             raise row_error(row, problem)
         column = _dates(column)
     if column.dtype in (pl.Time, pl.Duration):
-        raise row_error(0, f"column {column.name} holds {column.dtype} values, which are no dates: name another time=…")
+        problem = f"column {column.name} holds {column.dtype} values, which are no dates: name another "
+        raise row_error(0, problem, Setting("time"))
     if column.dtype.is_temporal():
         if column.null_count():
             raise row_error(_first(column.is_null()), f"column {column.name} is not a date or time here: correct it")

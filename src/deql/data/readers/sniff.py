@@ -77,7 +77,7 @@ def layout_of(
         Whether the first line names the columns, if the caller knows it.
     """
     if format is not None and format not in FORMATS:
-        raise ParameterError(f"unknown format {format!r}: say one of {', '.join(FORMATS)}")
+        raise ParameterError(f"unknown format {format!r}: say one of {', '.join(FORMATS)}", parameter="format")
     chosen = format or _SUFFIXES.get(uncompressed_suffix(path))
     if chosen in ("parquet", "npz"):
         return Layout(chosen, ())

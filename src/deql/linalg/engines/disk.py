@@ -18,7 +18,7 @@ from deql.io.container import digest
 from deql.linalg.engines.disk_tiles import DiskTiles
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Blas
-from deql.linalg.engines.resources import INTERPRETER, Need, Resources, Task, lacking
+from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.engines.tile_file import BUFFERS
 from deql.linalg.engines.tile_folder import Scratch, TileFolder, as_path, has_checkpoint, scratch_folder
 from deql.linalg.gram import gram_bands
@@ -39,7 +39,7 @@ class Disk(Engine):
     memory : int or str, optional
         What it may take beside Python and the interactions, such as ``"4GiB"``; half of what is free if not given.
     folder : path, optional
-        Where the files are kept. A fit that was killed goes on if it is given the same folder; a fit of other data
+        Where the files are kept. A fit that was killed resumes if it is given the same folder; a fit of other data
         or parameters needs another one. If not given, the files have no name and vanish with the model.
 
     Examples
@@ -64,7 +64,7 @@ class Disk(Engine):
     def budget(self) -> int:
         """Bytes that it may take.
 
-        A fit that goes on needs what it was begun with: where there is one in the folder, all that is free counts.
+        A fit that resumes needs what it was begun with: where there is one in the folder, all that is free counts.
 
         Examples
         --------
@@ -76,29 +76,33 @@ class Disk(Engine):
         begun = self.folder is not None and has_checkpoint(self.folder)
         return free_memory() if begun else free_memory() // 2
 
-    def need(self, task: Task, there: Resources) -> Need:
-        n, dtype, why = task.n, task.dtype, None
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
+        n, dtype, why = size.n, size.dtype, None
         least = least_budget(n, dtype)
-        budget = there.memory // 2 if self.memory is None else parse_bytes(self.memory)
-        pivot = widest_pivot(n, task.tile, dtype, max(budget, least))
-        more, disk = working_memory(n, task.tile, dtype, pivot) + task.work, disk_needed(n, dtype)
+        budget = resources.memory // 2 if self.memory is None else parse_bytes(self.memory)
+        pivot = widest_pivot(n, size.tile, dtype, max(budget, least))
+        more, disk = working_memory(n, size.tile, dtype, pivot) + size.work, disk_needed(n, dtype)
         if os.name != "posix":
             why = "it needs Linux or macOS"
-        elif there.unreachable:
-            why = there.unreachable
-        elif not there.writable:
-            why = f"{there.folder} may not be written to: name another folder"
-        elif not there.on_disk and more + disk > there.memory:
-            why = f"{there.folder} lies in memory itself: name a folder on a disk"
-        elif task.matrices > 1:
+        elif resources.unreachable:
+            why = resources.unreachable
+        elif not resources.writable:
+            why = f"{resources.folder} may not be written to: name another folder"
+        elif not resources.on_disk and more + disk > resources.memory:
+            why = f"{resources.folder} lies in memory itself: name a folder on a disk"
+        elif size.matrices > 1:
             why = "it keeps one matrix, and here a Gram matrix is inverted more than once"
         elif budget < least:
             half = "half of what is free is" if self.memory is None else "was given"
             why = f"it needs memory of at least {-(-least // 2**20):,} MiB, and {half} {show_bytes(budget)}"
         too_large = why is None
-        why = why or lacking("memory", more, there.memory) or lacking(f"disk in {there.folder}", disk, there.disk)
-        peak = more + task.stored + INTERPRETER
-        return Need(self.name, peak, disk, passes=-(-n // pivot), why_not=why, too_large=too_large)
+        why = (
+            why
+            or lacking("memory", more, resources.memory)
+            or lacking(f"disk in {resources.folder}", disk, resources.disk)
+        )
+        peak = more + size.stored + INTERPRETER
+        return Requirement(self.name, peak, disk, passes=-(-n // pivot), why_not=why, too_large=too_large)
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
         fingerprint = "" if self.folder is None else _fingerprint(problem)
@@ -121,8 +125,8 @@ def invert_on_disk(
     """P = (RᵀΛR + diag(added))⁻¹ in a file, and how far P·A is from the identity.
 
     Each pivot is one pass: the matrix is read from one file and written to another, and when that is safely
-    on disk a manifest says so. Killed at any moment, the same call goes on from the last finished pivot,
-    to the same result bit for bit.
+    on disk a manifest says so: a checkpoint. Killed at any moment, the same call resumes from the last one, to the
+    same result bit for bit.
 
     Parameters
     ----------
@@ -130,7 +134,7 @@ def invert_on_disk(
     budget : int
         Bytes for panels and slabs. What the interpreter, R and its transpose take is not counted.
     folder : path, optional
-        Where the files are kept; a fit that was killed there goes on. Afterwards it holds P, on which the
+        Where the files are kept; a fit that was killed there resumes. Afterwards it holds P, on which the
         result is mapped, and another call returns that at once. If not given, the files have no name and
         vanish with the result.
     fingerprint : str
@@ -177,7 +181,8 @@ def invert_on_disk(
         if found is not None and found.done * pivot < n and working_memory(n, tile, dtype, pivot) > budget:
             raise ParameterError(
                 f"the fit in {place.path} was begun with {_mib(working_memory(n, tile, dtype, pivot))} of memory: "
-                f"{_mib(budget)} are too little to go on with it"
+                f"{_mib(budget)} are too little to go on with it",
+                parameter="memory",
             )
         with DiskTiles(place, n, tile, pivot, dtype) as tiles, blas_limited():
             if found is None:
@@ -237,7 +242,8 @@ def widest_pivot(n: int, tile: int, dtype: DTypeLike, budget: int) -> int:
     if not fitting:
         raise ParameterError(
             f"{_mib(budget)} of memory are too little for {n:,} items on disk: "
-            f"at least {_mib(least_budget(n, dtype, tile))} are needed"
+            f"at least {_mib(least_budget(n, dtype, tile))} are needed",
+            parameter="memory",
         )
     passes = -(-blocks // fitting[-1])
     return -(-blocks // passes) * tile

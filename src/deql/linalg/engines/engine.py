@@ -17,7 +17,7 @@ from deql.linalg.packed import PackedSymmetric
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from deql.linalg.engines.resources import Need, Resources, Task
+    from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
     from deql.linalg.engines.torch_packed import DevicePacked
 
 __all__ = ["Engine", "Problem", "Solved"]
@@ -88,7 +88,7 @@ class Engine(ABC):
             raise ParameterError(f"dtype must be 'float32' or 'float64', got {dtype!r}", parameter="dtype")
 
     @abstractmethod
-    def need(self, task: Task, there: Resources) -> Need:
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
         """What it takes to solve a problem of this size, and why that cannot be had if so."""
 
     @abstractmethod
@@ -106,6 +106,6 @@ class Engine(ABC):
         return self
 
     @property
-    def words(self) -> dict[str, Any]:
-        """What describes a model: not the machine, its folders and devices."""
+    def config(self) -> dict[str, Any]:
+        """Serialised for model files and journals: what describes a model, not the machine, its folders and devices."""
         return {"engine": self.name}

@@ -14,7 +14,7 @@ from deql._system.formatting import parse_bytes, show_bytes
 from deql._system.progress import ProgressCallback, Stage
 from deql._system.threads import blas_limited
 from deql.linalg.engines.engine import Engine, Problem, Solved
-from deql.linalg.engines.resources import INTERPRETER, Need, Resources, Task, lacking
+from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.invert import invert
 from deql.linalg.packed import PackedSymmetric, mirror_lower
 from deql.linalg.sweep import InPlace, Piece, not_positive, sweep
@@ -53,13 +53,13 @@ class Memory(Engine):
         if self.memory is not None:
             parse_bytes(self.memory)
 
-    def need(self, task: Task, there: Resources) -> Need:
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
         # The Gram matrix's work arrays are gone before the sweep's panels come.
-        more = task.matrices * task.packed + max(2 * task.n * task.tile * task.itemsize, task.work) + _BUFFERS
-        why = lacking("memory", more, there.memory)
+        more = size.matrices * size.packed + max(2 * size.n * size.tile * size.itemsize, size.work) + _BUFFERS
+        why = lacking("memory", more, resources.memory)
         if self.memory is not None and more > (allowed := parse_bytes(self.memory)):
             why = why or f"it needs {show_bytes(more)} of memory, and was given {show_bytes(allowed)}"
-        return Need(self.name, more + task.stored + INTERPRETER, why_not=why)
+        return Requirement(self.name, more + size.stored + INTERPRETER, why_not=why)
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
         return self.invert(self.gram(problem, stage), problem.added, stage)

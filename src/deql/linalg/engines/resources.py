@@ -1,4 +1,4 @@
-"""How large a fit is, what an engine needs for it, and what is there: memory, disk and devices."""
+"""How large a fit is, what an engine needs for it, and the resources that are free: memory, disk and devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -19,15 +19,24 @@ from deql.errors import DataError
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
 
-__all__ = ["INTERPRETER", "Device", "Need", "Resources", "Task", "cuda_device", "find_resources", "lacking", "task_of"]
+if TYPE_CHECKING:
+    from deql.split.parts import SplitOrInteractions
+
+__all__ = [
+    "INTERPRETER", "Device", "PlannedData", "ProblemSize", "Requirement", "Resources", "cuda_device", "find_resources",
+    "lacking", "problem_size",
+]  # fmt: skip
+
+PlannedData: TypeAlias = "SplitOrInteractions | int"
+"""What would be fitted on: interactions, a matrix, a split (its training part), or only the number of items."""
 
 INTERPRETER = 192 * 2**20
 """Python and the packages that a fit loads, before any data."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is to be fitted, as far as time and memory go.
+class ProblemSize:
+    """How large a fit is: what its time and memory depend on.
 
     Attributes
     ----------
@@ -79,7 +88,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Need:
+class Requirement:
     """What one engine needs, and why it cannot have it.
 
     Attributes
@@ -109,33 +118,33 @@ class Need:
     seconds: float | None = None
 
 
-def task_of(data: Any, dtype: str) -> Task:
+def problem_size(data: PlannedData, dtype: str) -> ProblemSize:
     """What is known of the data: interactions, a matrix, a split (its training part), or a number of items.
 
     Examples
     --------
-    >>> task_of(38_048, "float32").packed / 2**30 < 2.8
+    >>> problem_size(38_048, "float32").packed / 2**30 < 2.8
     True
     """
     if isinstance(data, int | np.integer) and not isinstance(data, bool):
         if data < 1:
             raise DataError(f"the number of items must be at least 1, got {data}")
-        return Task(int(data), dtype)
+        return ProblemSize(int(data), dtype)
     from scipy.sparse import csr_array
 
-    data = getattr(data, "train", data)
+    given: Any = getattr(data, "train", data)
     try:
-        matrix = csr_array(getattr(data, "matrix", data))
+        matrix = csr_array(getattr(given, "matrix", given))
     except (TypeError, ValueError):
         matrix = None
     if matrix is None or matrix.ndim != 2:
-        kind = type(data).__name__
+        kind = type(given).__name__
         raise DataError(
             f"a plan needs interactions, a split, a matrix of users × items or a number of items, got {kind}"
         )
     if not matrix.shape[1]:
         raise DataError("there are no items to plan for")
-    return Task(matrix.shape[1], dtype, matrix)
+    return ProblemSize(matrix.shape[1], dtype, matrix)
 
 
 def lacking(what: str, needed: int, free: int) -> str | None:
@@ -228,19 +237,19 @@ def find_resources(
     unreachable = ""
     if not place.is_dir() and (place.exists() or not place.parent.is_dir()):
         unreachable = f"{place} is not a folder" if place.exists() else f"there is no folder {place.parent}"
-    # Tiles of a fit that goes on have their room already; files may be longer than what is written of them.
+    # Tiles of a fit that is resumed have their room already; files may be longer than what is written of them.
     tiles = place.iterdir() if folder is not None and place.is_dir() else ()
     held = 0
     for tile in tiles:
         with suppress(OSError):  # another process may be removing them
             held += tile.stat().st_blocks * 512
-    there = next(above for above in (place, *place.parents) if above.is_dir())
+    nearest = next(above for above in (place, *place.parents) if above.is_dir())
     return Resources(
         free_memory(),
-        shutil.disk_usage(there).free + held,
-        there,
-        not resident_file_system(there),
-        os.access(there, os.W_OK | os.X_OK),
+        shutil.disk_usage(nearest).free + held,
+        nearest,
+        not resident_file_system(nearest),
+        os.access(nearest, os.W_OK | os.X_OK),
         unreachable,
         importlib.util.find_spec("torch") is not None,
         cuda_device(device) if devices else (),

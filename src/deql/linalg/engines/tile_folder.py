@@ -1,4 +1,4 @@
-"""Where the disk engine keeps its tiles: a folder from which a killed fit goes on, or files that vanish with it."""
+"""Where the disk engine keeps its tiles: a folder from which a killed fit resumes, or files that vanish with it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import xxhash
 from numpy.typing import DTypeLike, NDArray
 
 from deql.errors import ParameterError, TileFileError, reason
+from deql.io.atomic import replace_file, sync, try_lock
 from deql.linalg.engines.tile_file import RESUME, TileFile
 
 __all__ = [
@@ -155,7 +156,7 @@ class TileFolder:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if error[0] is not None and self.checkpoint is None:  # nothing to go on from
+        if error[0] is not None and self.checkpoint is None:  # nothing to resume from
             self.clear()
         os.close(self._lock)
 
@@ -181,9 +182,8 @@ class TileFolder:
         """Keep the images of the probes, for the check at the end."""
         self.images, self._probes = images, xxhash.xxh3_64_hexdigest(images.data)
         try:
-            with open(self.path / _PROBES, "wb") as file:
-                np.save(file, images)
-                _flush(file)
+            np.save(self.path / _PROBES, images)
+            sync(self.path / _PROBES)
         except OSError as error:
             raise self._unwritten(_PROBES, error) from None
 
@@ -192,15 +192,7 @@ class TileFolder:
         content = json.dumps(checkpoint._asdict() | {"matrix": self._matrix, "probes": self._probes})
         manifest = {"deql": "tiles", "version": VERSION, "checksum": _checksum(content), "content": content}
         try:
-            with open(self.path / _NEXT_MANIFEST, "w", encoding="utf-8") as file:
-                json.dump(manifest, file)
-                _flush(file)
-            os.replace(self.path / _NEXT_MANIFEST, self.path / MANIFEST)
-            folder = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_file(self.path / MANIFEST, lambda place: place.write_text(json.dumps(manifest)), _NEXT_MANIFEST)
         except OSError as error:
             raise self._unwritten(MANIFEST, error) from None
         self.checkpoint = checkpoint
@@ -269,7 +261,7 @@ def as_path(folder: Any) -> Path:
 
 
 def has_checkpoint(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a fit that can go on.
+    """Whether a folder holds a checkpoint that a fit can resume from.
 
     Examples
     --------
@@ -327,11 +319,11 @@ def check_room(path: Path, size: int) -> None:
     --------
     >>> check_room(scratch_folder(), 1)
     """
-    there = sum((path / name).stat().st_blocks * 512 for name in _TILES if (path / name).exists())
+    held = sum((path / name).stat().st_blocks * 512 for name in _TILES if (path / name).exists())
     free = shutil.disk_usage(path).free
-    if free < size - there:
+    if free < size - held:
         raise TileFileError(
-            f"the tiles take {_gib(size - there)} in {path}, where {_gib(free)} are free: "
+            f"the tiles take {_gib(size - held)} in {path}, where {_gib(free)} are free: "
             "make room, or name a folder on another disk"
         )
 
@@ -352,28 +344,19 @@ def _checksum(text: str) -> str:
     return xxhash.xxh3_64_hexdigest(text.encode())
 
 
-def _flush(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
 def _unusable(place: Path, error: OSError) -> TileFileError:
     return TileFileError(f"{place} cannot be used for tiles: {reason(error)}")
 
 
 def _lock(path: Path) -> int:
     """Two processes in one folder would overwrite each other's tiles."""
-    import fcntl
-
     while True:
         descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), os.stat(path / _LOCK)):
+        locked = try_lock(descriptor)
+        with suppress(FileNotFoundError):
+            if locked and os.path.samestat(os.fstat(descriptor), os.stat(path / _LOCK)):
                 return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            raise TileFileError(f"{path} is in use: another process is fitting in it") from None
-        except FileNotFoundError:
-            pass
-        os.close(descriptor)  # its last holder removed it: what was locked is a file that has no name any more
+        os.close(descriptor)
+        if not locked:
+            raise TileFileError(f"{path} is in use: another process is fitting in it")
+        # Its last holder removed it: what was locked is a file that has no name any more.

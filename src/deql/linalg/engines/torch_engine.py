@@ -13,7 +13,7 @@ from deql._system.progress import Stage
 from deql._system.threads import blas_limited, thread_count
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError
 from deql.linalg.engines.engine import Engine, Problem, Solved
-from deql.linalg.engines.resources import INTERPRETER, Need, Resources, Task, lacking
+from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import ARITHMETICS, DEVICE_SLICE, WIDEST_PIVOT, device_memory, device_panels, device_tile
 
@@ -63,7 +63,7 @@ class Torch(Engine):
             raise ParameterError(f"arithmetic must be one of {known}, got {self.arithmetic!r}", parameter="arithmetic")
 
     @property
-    def words(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         return {"engine": self.name} | ({"arithmetic": self.arithmetic} if self.arithmetic else {})
 
     def check(self, dtype: str) -> None:
@@ -73,38 +73,40 @@ class Torch(Engine):
                 f"arithmetic={self.arithmetic!r} does not go with dtype={dtype!r}", parameter="arithmetic"
             )
 
-    def need(self, task: Task, there: Resources) -> Need:
-        if not there.torch:
-            return Need(self.name, 0, why_not='torch is not installed: pip install "deql[gpu]"', too_large=False)
-        held = task.stored + INTERPRETER
-        whole = device_memory(task.n, task.dtype, task.matrices)
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
+        if not resources.torch:
+            return Requirement(self.name, 0, why_not='torch is not installed: pip install "deql[gpu]"', too_large=False)
+        held = size.stored + INTERPRETER
+        whole = device_memory(size.n, size.dtype, size.matrices)
         if self.device == "cpu":
-            return Need(self.name, whole + held, why_not=lacking("memory", whole, there.memory))
-        more = task.packed + _TORCH  # P is kept in memory in the end
-        chosen = next(iter(there.devices), None)
+            return Requirement(self.name, whole + held, why_not=lacking("memory", whole, resources.memory))
+        more = size.packed + _TORCH  # P is kept in memory in the end
+        chosen = next(iter(resources.devices), None)
         if chosen is None:
             missing = "there is no CUDA device" if self.device is None else f"there is no device {self.device}"
-            return Need(self.name, more + held, device_memory=whole, why_not=missing, too_large=False)
+            return Requirement(self.name, more + held, device_memory=whole, why_not=missing, too_large=False)
         on_device = f"memory on {chosen.name}"
-        if whole <= chosen.free or task.matrices > 1:  # a Gram matrix that is kept does not stream
-            why = lacking(on_device, whole, chosen.free) or lacking("memory", more, there.memory)
-            return Need(self.name, more + held, device_memory=whole, why_not=why)
-        more += task.work  # what streams is summed in memory
-        least = device_panels(task.n, task.tile)
-        wide = max(1, min(WIDEST_PIVOT // task.tile, (chosen.free - DEVICE_SLICE) // least))
+        if whole <= chosen.free or size.matrices > 1:  # a Gram matrix that is kept does not stream
+            why = lacking(on_device, whole, chosen.free) or lacking("memory", more, resources.memory)
+            return Requirement(self.name, more + held, device_memory=whole, why_not=why)
+        more += size.work  # what streams is summed in memory
+        least = device_panels(size.n, size.tile)
+        wide = max(1, min(WIDEST_PIVOT // size.tile, (chosen.free - DEVICE_SLICE) // least))
         needed = DEVICE_SLICE + wide * least
-        why = lacking(on_device, needed, chosen.free) or lacking("memory", more, there.memory)
-        return Need(self.name, more + held, device_memory=needed, passes=-(-task.n // (wide * task.tile)), why_not=why)
+        why = lacking(on_device, needed, chosen.free) or lacking("memory", more, resources.memory)
+        return Requirement(
+            self.name, more + held, device_memory=needed, passes=-(-size.n // (wide * size.tile)), why_not=why
+        )
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
         """P; in plain float32 if what is faster turns out to be less accurate than that would be."""
-        asked = self.arithmetic is not None or problem.dtype == "float64"
+        requested = self.arithmetic is not None or problem.dtype == "float64"
         try:
             solved: Solved | None = self.invert(self.gram(problem, stage), problem.added, stage)
-            if solved is not None and (asked or solved.residual <= _AS_FLOAT32):
+            if solved is not None and (requested or solved.residual <= _AS_FLOAT32):
                 return solved
         except (NotPositiveDefiniteError, InaccurateInverseError):
-            if asked:
+            if requested:
                 raise
         solved = None  # P is there twice, and would be four times
         plain = replace(self, arithmetic="float32")
@@ -115,12 +117,12 @@ class Torch(Engine):
         import torch
 
         from deql.linalg.engines.torch_gram import gram_on_device
-        from deql.linalg.engines.torch_invert import fits
+        from deql.linalg.engines.torch_invert import fits_on_device
         from deql.linalg.engines.torch_packed import DevicePacked, open_device
         from deql.linalg.gram import gram
 
         matrix, n, device = problem.matrix, problem.matrix.shape[1], open_device(self.device)
-        if not fits(n, problem.dtype, device):
+        if not fits_on_device(n, problem.dtype, device):
             return super().gram(problem, stage)
         report = stage("Gram matrix")
         if device.type == "cuda" and _dense_pays(matrix):

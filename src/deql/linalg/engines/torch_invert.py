@@ -18,7 +18,7 @@ from deql.linalg.packed import PackedSymmetric
 from deql.linalg.sweep import InPlace, Piece, sweep
 from deql.linalg.tiling import DEVICE_SLICE, WIDEST_PIVOT, device_memory, device_panels
 
-__all__ = ["Streamed", "default_arithmetic", "fits", "invert_on_device", "invert_through_device"]
+__all__ = ["Streamed", "default_arithmetic", "fits_on_device", "invert_on_device", "invert_through_device"]
 
 _BUFFERS = 4
 """One is filled, one computed on and one emptied at a time; the fourth evens out delays."""
@@ -53,7 +53,7 @@ class Streamed(InPlace):
         self._rows = max(1, slab_numbers // self.tile)
         self._buffers = [torch.empty(self._rows * self.tile, dtype=self._store.dtype, device=device)
                          for _ in range(_BUFFERS)]  # fmt: skip
-        self._lanes = (_Lane(device), _Lane(device))
+        self._streams = (_CopyStream(device), _CopyStream(device))
 
     def __enter__(self) -> Streamed:
         self._pin.__enter__()
@@ -68,7 +68,7 @@ class Streamed(InPlace):
             for piece in super().pieces(start, stop)
             for first in range(0, len(piece.values), self._rows)
         )
-        coming, going = self._lanes
+        coming, going = self._streams
         free = deque((buffer, None) for buffer in self._buffers)
         under_way: deque[tuple[Piece, Piece, Any, Any]] = deque()
 
@@ -81,9 +81,9 @@ class Streamed(InPlace):
             fetch()
         while under_way:
             slab, here, buffer, arrived = under_way.popleft()
-            coming.wait_here(arrived)
+            coming.wait_event(arrived)
             yield here
-            free.append((buffer, going.copy(here.values, slab.values, after=going.mark_here())))
+            free.append((buffer, going.copy(here.values, slab.values, after=going.record_event())))
             if slabs:
                 fetch()
         if self._device.type == "cuda":  # the host reads the matrix next
@@ -96,7 +96,7 @@ class Streamed(InPlace):
         stored.copy_(values.contiguous())
 
 
-class _Lane:
+class _CopyStream:
     """Copies in one direction, in order, beside the products; on a CPU they are done at once."""
 
     def __init__(self, device: torch.device) -> None:
@@ -110,11 +110,11 @@ class _Lane:
             target.copy_(source, non_blocking=True)
             return None if self._stream is None else self._stream.record_event()
 
-    def mark_here(self) -> Any:
+    def record_event(self) -> Any:
         """The end of the products so far."""
         return None if self._stream is None else torch.cuda.current_stream(self._stream.device).record_event()
 
-    def wait_here(self, event: Any) -> None:
+    def wait_event(self, event: Any) -> None:
         """Let the products that follow wait for a copy."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_event(event)
@@ -139,12 +139,12 @@ def default_arithmetic(dtype: str, device: torch.device) -> str:
     return "fp16x3" if torch.cuda.get_device_capability(device) in ((8, 0), (9, 0), (10, 0), (10, 3)) else "float32"
 
 
-def fits(n: int, dtype: str, device: torch.device) -> bool:
+def fits_on_device(n: int, dtype: str, device: torch.device) -> bool:
     """Whether a device has room for the Gram matrix of n items and its inverse.
 
     Examples
     --------
-    >>> fits(100, "float32", torch.device("cpu"))
+    >>> fits_on_device(100, "float32", torch.device("cpu"))
     True
     """
     return device.type != "cuda" or device_memory(n, dtype) <= free_bytes(device)

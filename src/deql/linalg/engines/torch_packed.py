@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from deql.errors import DeviceError, Setting
+from deql.errors import DeviceError, Setting, TooLargeError
 from deql.linalg.packed import PackedSymmetric
 
 __all__ = ["DevicePacked", "free_bytes", "memory_watched", "open_device", "pinned", "threads_limited"]
@@ -65,11 +65,23 @@ def threads_limited(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def memory_watched(what: str, device: torch.device) -> Iterator[None]:
-    """Turn running out of the device's memory into one clear sentence."""
+def memory_watched(what: str, device: torch.device, advice: str = "") -> Iterator[None]:
+    """Turn running out of memory into one clear sentence: on a device, and with advice for that on the processor.
+
+    Parameters
+    ----------
+    what : str
+        What the memory is for.
+    device : torch.device
+    advice : str, optional
+        What takes less, where another engine is no help.
+    """
     try:
         yield
     except torch.OutOfMemoryError:
+        if advice:
+            said = f"{device} has too little memory for {what}: {advice}, or use "
+            raise DeviceError(said, Setting("device", "cpu")) from None
         torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(device)
         raise DeviceError(
@@ -79,6 +91,11 @@ def memory_watched(what: str, device: torch.device) -> Iterator[None]:
             " or ",
             Setting("engine", "disk"),
         ) from None
+    except (MemoryError, RuntimeError) as error:
+        # torch has no class of its own for the processor's memory.
+        if advice and (isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)):
+            raise TooLargeError(f"there is too little memory for {what}: {advice}") from None
+        raise
 
 
 @contextmanager

@@ -65,7 +65,8 @@ class Products:
             )
         if (arithmetic == "float64") != (dtype == torch.float64):
             raise ParameterError(
-                f"arithmetic {arithmetic!r} does not go with a matrix in {dtype}".replace("torch.", "")
+                f"arithmetic {arithmetic!r} does not go with a matrix in {dtype}".replace("torch.", ""),
+                parameter="arithmetic",
             )
         self.arithmetic = arithmetic
         self.dtype = dtype

@@ -13,10 +13,10 @@ import numpy as np
 
 from deql._system.threads import blas_limited, thread_count
 from deql.linalg.engines.memory import Blas
-from deql.linalg.engines.resources import Need, Resources, Task
+from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
 from deql.linalg.sweep import Piece
 
-__all__ = ["Rates", "device_rates", "disk_rates", "measure", "predict", "product_rate"]
+__all__ = ["Rates", "device_rates", "disk_rates", "measure_rates", "predict", "product_rate"]
 
 _SECONDS = 0.25
 """For each thing that is measured."""
@@ -91,15 +91,15 @@ def device_rates(device: str, dtype: str) -> tuple[float, float]:
     arithmetic = default_arithmetic(dtype, torch.device(device))
     products = Products(arithmetic, kind, torch.device(device))
     products.solve(products.panel(rows, width).uniform_(), torch.eye(width, dtype=kind, device=device))
-    there = torch.zeros(rows, width, dtype=kind, device=device)
+    on_device = torch.zeros(rows, width, dtype=kind, device=device)
     here = torch.ones(rows, width, dtype=kind, pin_memory=cuda)
     with arithmetic_set(arithmetic):
-        flops = 2 * rows * width**2 * _per_second(lambda: finished(lambda: products.update(Piece(0, 0, there), 1)))
-    copied = here.nbytes * _per_second(lambda: finished(lambda: there.copy_(here, non_blocking=True)))
+        flops = 2 * rows * width**2 * _per_second(lambda: finished(lambda: products.update(Piece(0, 0, on_device), 1)))
+    copied = here.nbytes * _per_second(lambda: finished(lambda: on_device.copy_(here, non_blocking=True)))
     return flops, copied
 
 
-def predict(need: Need, task: Task, rates: Rates) -> float | None:
+def predict(requirement: Requirement, size: ProblemSize, rates: Rates) -> float | None:
     """Seconds that a fit takes, or None where nothing was measured for it.
 
     n³ flops, and the Gram matrix before them. Where tiles come from a disk or from the host, their passes go on
@@ -107,32 +107,32 @@ def predict(need: Need, task: Task, rates: Rates) -> float | None:
 
     Examples
     --------
-    >>> predict(Need("memory", 0), Task(38_048, "float32"), {"products": 2e11}) // 60
+    >>> predict(Requirement("memory", 0), ProblemSize(38_048, "float32"), {"products": 2e11}) // 60
     5.0
     """
-    flops = rates.get("device" if need.engine == "torch" else "products")
+    flops = rates.get("device" if requirement.engine == "torch" else "products")
     if flops is None:
         return None
-    work = _OVERHEAD * task.n**3 / flops
-    moved = need.passes * task.packed
-    if need.engine == "torch":  # the Gram matrix is summed there in less time than the result takes to come back
-        return max(work, moved / rates["copy"]) + task.packed / rates["copy"]
+    work = _OVERHEAD * size.n**3 / flops
+    moved = requirement.passes * size.packed
+    if requirement.engine == "torch":  # the Gram matrix is summed there in less time than the result takes to come back
+        return max(work, moved / rates["copy"]) + size.packed / rates["copy"]
     if moved:
         work = max(work, moved / rates["write"] + moved / rates["read"])
     # Every number of the matrix is written once, whether or not anyone has the pair.
-    return work + (task.pairs + task.n**2 / 2) * _PAIR_SECONDS / thread_count()
+    return work + (size.pairs + size.n**2 / 2) * _PAIR_SECONDS / thread_count()
 
 
-def measure(needs: list[Need], task: Task, there: Resources, device: str) -> Rates:
+def measure_rates(needs: list[Requirement], size: ProblemSize, resources: Resources, device: str) -> Rates:
     """The rates of what fits."""
-    fits = {need.engine for need in needs if need.why_not is None}
+    usable = {one.engine for one in needs if one.why_not is None}
     rates: Rates = {}
-    if fits & {"memory", "disk"}:
-        rates["products"] = product_rate(task.dtype, task.tile)
-    if "disk" in fits:
-        rates["write"], rates["read"] = disk_rates(there.folder)
-    if "torch" in fits:
-        rates["device"], rates["copy"] = device_rates(device, task.dtype)
+    if usable & {"memory", "disk"}:
+        rates["products"] = product_rate(size.dtype, size.tile)
+    if "disk" in usable:
+        rates["write"], rates["read"] = disk_rates(resources.folder)
+    if "torch" in usable:
+        rates["device"], rates["copy"] = device_rates(device, size.dtype)
     return rates
 
 

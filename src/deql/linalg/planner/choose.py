@@ -18,20 +18,28 @@ from deql.errors import DeqlError, DeviceError, ParameterError, Setting, TooLarg
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Memory
-from deql.linalg.engines.resources import Device, Need, Resources, Task, find_resources, task_of
+from deql.linalg.engines.resources import (
+    Device,
+    PlannedData,
+    ProblemSize,
+    Requirement,
+    Resources,
+    find_resources,
+    problem_size,
+)
 from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.packed import PackedSymmetric
 
 __all__ = [
     "ENGINES",
-    "ENGINE_WORDS",
+    "ENGINE_KEYS",
     "Auto",
     "as_engine",
-    "candidates",
+    "candidate_engines",
     "choose",
     "choose_engine",
-    "engine_from",
-    "refusal",
+    "engine_error",
+    "engine_from_config",
     "solve",
     "worth_a_device",
 ]
@@ -74,11 +82,11 @@ class Auto(Engine):
     name = "auto"
 
     def __post_init__(self) -> None:
-        candidates(self)  # which check what they are given
+        candidate_engines(self)  # which check what they are given
 
-    def need(self, task: Task, there: Resources) -> Need:
-        engine = choose(self, candidates(self), task, there)
-        return engine.need(task, there)
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
+        engine = choose(self, candidate_engines(self), size, resources)
+        return engine.requirement(size, resources)
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
         engine = choose_engine(problem.matrix, engine=self, dtype=problem.dtype)
@@ -97,8 +105,8 @@ class Auto(Engine):
 ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (Auto, Memory, Disk, Torch)}
 
 
-ENGINE_WORDS = frozenset({"engine", "memory", "folder", "device", "arithmetic"})
-"""How options and journals spell an engine: its name, and its parameters beside it."""
+ENGINE_KEYS = frozenset({"engine", "memory", "folder", "device", "arithmetic"})
+"""Keys of a serialised engine, in options and journals: its name, and its parameters beside it."""
 
 
 def as_engine(engine: str | Engine) -> Engine:
@@ -113,21 +121,28 @@ def as_engine(engine: str | Engine) -> Engine:
         return engine
     if not isinstance(engine, str) or engine not in ENGINES:
         *most, last = map(repr, ENGINES)
-        raise ParameterError(f"engine must be {', '.join(most)} or {last}, got {engine!r}", parameter="engine")
+        got = f"the class {engine.__name__}" if isinstance(engine, type) else repr(engine)
+        raise ParameterError(
+            f"engine must be {', '.join(most)} or {last}, got {got}: "
+            "say one of these, or an object of deql.engines, such as deql.engines.Disk(memory='4GiB')",
+            parameter="engine",
+        )
     return ENGINES[engine]()
 
 
-def engine_from(words: Mapping[str, Any]) -> str | Engine:
-    """An engine as options, a model file or a journal spell it: its name and, apart from that, its parameters.
+def engine_from_config(config: Mapping[str, Any]) -> str | Engine:
+    """An engine that was serialised, by options, a model file or a journal: its name and its parameters beside it.
 
     Who names a device or an arithmetic, and no engine, wants the one that has them.
 
     Examples
     --------
-    >>> engine_from({"engine": "disk", "memory": "4GiB"}), engine_from({"device": "cuda:1"}), engine_from({})
-    (Disk(memory='4GiB'), Torch(device='cuda:1'), 'auto')
+    >>> engine_from_config({"engine": "disk", "memory": "4GiB"}), engine_from_config({"device": "cuda:1"})
+    (Disk(memory='4GiB'), Torch(device='cuda:1'))
+    >>> engine_from_config({})
+    'auto'
     """
-    given = {name: value for name, value in words.items() if value is not None}
+    given = {name: value for name, value in config.items() if value is not None}
     name = given.pop("engine", "auto")
     if not given:
         return str(name)
@@ -143,14 +158,16 @@ def engine_from(words: Mapping[str, Any]) -> str | Engine:
     return kind(**given)
 
 
-def candidates(engine: Engine) -> dict[str, Engine]:
+def candidate_engines(engine: Engine) -> dict[str, Engine]:
     """The engine itself and all that could be taken instead, as ``engine="auto"`` prefers them."""
     memory, folder, device = (getattr(engine, name, None) for name in ("memory", "folder", "device"))
     several: tuple[Engine, ...] = (Torch(device), Memory(memory), Disk(memory, folder))
     return {one.name: one for one in several} | ({} if isinstance(engine, Auto) else {engine.name: engine})
 
 
-def choose_engine(data: Any, *, engine: str | Engine = "auto", dtype: str = "float32", matrices: int = 1) -> Engine:
+def choose_engine(
+    data: PlannedData, *, engine: str | Engine = "auto", dtype: str = "float32", matrices: int = 1
+) -> Engine:
     """The engine that a fit uses, after a look at what is free: nothing is measured, and little is read.
 
     Parameters
@@ -175,25 +192,27 @@ def choose_engine(data: Any, *, engine: str | Engine = "auto", dtype: str = "flo
     >>> choose_engine(1000)
     Memory()
     """
-    asked = as_engine(engine)
-    asked.check(dtype)
-    task = replace(task_of(data, dtype), matrices=matrices)
-    if task.n <= _SMALL and isinstance(asked, Auto | Memory) and asked.memory is None:
+    requested = as_engine(engine)
+    requested.check(dtype)
+    size = replace(problem_size(data, dtype), matrices=matrices)
+    if size.n <= _SMALL and isinstance(requested, Auto | Memory) and requested.memory is None:
         return Memory()
-    wants_device = isinstance(asked, Torch) or (isinstance(asked, Auto) and worth_a_device(task.n, asked.device))
-    folder, device = getattr(asked, "folder", None), getattr(asked, "device", None)
-    there = find_resources(folder, devices=wants_device, device=device)
-    return choose(asked, candidates(asked), task, there)
+    wants_device = isinstance(requested, Torch) or (
+        isinstance(requested, Auto) and worth_a_device(size.n, requested.device)
+    )
+    folder, device = getattr(requested, "folder", None), getattr(requested, "device", None)
+    resources = find_resources(folder, devices=wants_device, device=device)
+    return choose(requested, candidate_engines(requested), size, resources)
 
 
-def choose(asked: Engine, among: Mapping[str, Engine], task: Task, there: Resources) -> Engine:
-    """The engine asked for, or the first that fits; else an error that says what would do."""
-    for engine in among.values():
-        worth = not isinstance(engine, Torch) or worth_a_device(task.n, engine.device)
-        eligible = engine.name == asked.name or (isinstance(asked, Auto) and worth)
-        if eligible and engine.need(task, there).why_not is None:
+def choose(requested: Engine, candidates: Mapping[str, Engine], size: ProblemSize, resources: Resources) -> Engine:
+    """The engine requested, or the first that fits; else an error that says what would do."""
+    for engine in candidates.values():
+        worth = not isinstance(engine, Torch) or worth_a_device(size.n, engine.device)
+        eligible = engine.name == requested.name or (isinstance(requested, Auto) and worth)
+        if eligible and engine.requirement(size, resources).why_not is None:
             return engine
-    raise refusal(asked.name, among, task, there)
+    raise engine_error(requested.name, candidates, size, resources)
 
 
 def worth_a_device(n: int, device: str | None) -> bool:
@@ -201,83 +220,85 @@ def worth_a_device(n: int, device: str | None) -> bool:
     return device != "cpu" and n >= (_FOR_DEVICES if "torch" in sys.modules else _FOR_LOADING_TORCH)
 
 
-def refusal(asked: str, engines: Mapping[str, Engine], task: Task, there: Resources) -> DeqlError:
-    """The error for an engine that cannot do a task, or for all: what is needed, what is there, and what would fit.
+def engine_error(requested: str, engines: Mapping[str, Engine], size: ProblemSize, resources: Resources) -> DeqlError:
+    """The error for an engine that cannot fit so much, or for all: what is needed, what is free, and what would fit.
 
     Parameters
     ----------
-    asked : str
-        Name of the engine asked for, or "auto".
+    requested : str
+        Name of the engine requested, or "auto".
     engines : dict
         All that could be taken, by name.
-    task : Task
-    there : Resources
+    size : ProblemSize
+    resources : Resources
 
     Examples
     --------
     >>> from pathlib import Path
     >>> from deql.linalg.engines.disk import Disk
     >>> from deql.linalg.engines.memory import Memory
-    >>> there = Resources(memory=2**30, disk=2**30, folder=Path("/data"), on_disk=True)
+    >>> resources = Resources(memory=2**30, disk=2**30, folder=Path("/data"), on_disk=True)
     >>> engines = {"torch": Torch(), "memory": Memory(), "disk": Disk()}
-    >>> print(refusal("memory", engines, Task(30_000, "float32"), there))  # doctest: +ELLIPSIS
+    >>> print(engine_error("memory", engines, ProblemSize(30_000, "float32"), resources))  # doctest: +ELLIPSIS
     30,000 items in float32 are too many for the memory engine: it needs ... of memory, and 1.0 GiB are free. ...
     """
-    needs = {name: engine.need(task, there) for name, engine in engines.items()}
-    need = needs["memory" if asked == "auto" else asked]
-    if not need.too_large:
-        return ParameterError(Setting("engine", asked), f" cannot be used: {need.why_not}")
-    what = f"{task.n:,} items in {task.dtype} are too many"
-    if asked == "auto":
-        why = f"{what}: in memory {need.why_not}; on disk {needs['disk'].why_not}"
+    needs = {name: engine.requirement(size, resources) for name, engine in engines.items()}
+    requirement = needs["memory" if requested == "auto" else requested]
+    if not requirement.too_large:
+        return ParameterError(
+            Setting("engine", requested), f" cannot be used: {requirement.why_not}", parameter="engine"
+        )
+    what = f"{size.n:,} items in {size.dtype} are too many"
+    if requested == "auto":
+        why = f"{what}: in memory {requirement.why_not}; on disk {needs['disk'].why_not}"
     else:
-        why = f"{what} for the {asked} engine: {need.why_not}"
+        why = f"{what} for the {requested} engine: {requirement.why_not}"
 
-    def fits(other: Task) -> bool:
-        usable = engines.values() if asked == "auto" else (engines[asked],)
-        return any(engine.need(other, there).why_not is None for engine in usable)
+    def would_fit(other: ProblemSize) -> bool:
+        usable = engines.values() if requested == "auto" else (engines[requested],)
+        return any(engine.requirement(other, resources).why_not is None for engine in usable)
 
     parts: list[Any] = []
-    for alternative in _alternatives(task, there, needs, fits):
+    for alternative in _alternatives(size, resources, needs, would_fit):
         parts += [", or " if parts else f"{why}. What would fit: ", *alternative]
     return TooLargeError(*parts)
 
 
 def _alternatives(
-    task: Task, there: Resources, needs: Mapping[str, Need], fits: Callable[[Task], bool]
+    size: ProblemSize, resources: Resources, needs: Mapping[str, Requirement], would_fit: Callable[[ProblemSize], bool]
 ) -> list[tuple[Any, ...]]:
     """Each as parts of a message."""
     found: list[tuple[Any, ...]] = []
-    if task.dtype == "float64" and fits(replace(task, dtype="float32")):
+    if size.dtype == "float64" and would_fit(replace(size, dtype="float32")):
         found.append((Setting("dtype", "float32"),))
-    for name, need in needs.items():
-        if need.why_not is None:
-            found.append((Setting("engine", name), f" with {show_bytes(need.disk)} of disk" if need.disk else ""))
-    if needs["disk"].too_large and needs["disk"].disk > there.disk:
+    for name, one in needs.items():
+        if one.why_not is None:
+            found.append((Setting("engine", name), f" with {show_bytes(one.disk)} of disk" if one.disk else ""))
+    if needs["disk"].too_large and needs["disk"].disk > resources.disk:
         free = show_bytes(needs["disk"].disk)
         found.append((Setting("engine", "disk"), f" with a folder that has {free} free"))
-    if needs["torch"].why_not and (size := _device_that_would_do(task, there)):
-        found.append((Setting("engine", "torch"), f" on a device with {show_bytes(size)} free"))
+    if needs["torch"].why_not and (least := _device_that_would_do(size, resources)):
+        found.append((Setting("engine", "torch"), f" on a device with {show_bytes(least)} free"))
     found.append((f"a machine with {show_bytes(needs['memory'].memory)} of memory",))
-    return [*found, *_fewer_items(task, fits)]
+    return [*found, *_fewer_items(size, would_fit)]
 
 
-def _device_that_would_do(task: Task, there: Resources) -> int:
+def _device_that_would_do(size: ProblemSize, resources: Resources) -> int:
     """Bytes of a device, or 0 if memory would be short even with it: P is kept there in the end."""
     vast = Device("cuda:0", "", 2**60, 2**60)
-    need = Torch().need(task, replace(there, torch=True, devices=(vast,)))
-    return 0 if need.why_not else need.device_memory
+    requirement = Torch().requirement(size, replace(resources, torch=True, devices=(vast,)))
+    return 0 if requirement.why_not else requirement.device_memory
 
 
-def _fewer_items(task: Task, fits: Callable[[Task], bool]) -> list[tuple[Any, ...]]:
+def _fewer_items(size: ProblemSize, would_fit: Callable[[ProblemSize], bool]) -> list[tuple[Any, ...]]:
     """How many items would fit, and which minimum of users leaves no more than that."""
-    low, high = 1, task.n
+    low, high = 1, size.n
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(replace(task, n=middle)) else (low, middle)
-    if task.matrix is None:
+        low, high = (middle, high) if would_fit(replace(size, n=middle)) else (low, middle)
+    if size.matrix is None:
         return [(f"{low:,} items",)] if low >= _WORTH_NAMING else []
-    users = np.bincount(task.matrix.indices, minlength=task.n)
+    users = np.bincount(size.matrix.indices, minlength=size.n)
     # Of the items with as many users as the first that is one too many, none can stay.
     least = int(np.sort(users)[::-1][low]) + 1
     kept = int((users >= least).sum())

@@ -1,4 +1,4 @@
-"""``deql.plan``: which engine a fit would use, what it takes, and whether that is there, before any of the work."""
+"""``deql.plan``: which engine a fit would use, what it takes, and whether that is free, before any of the work."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from deql._system.formatting import show_bytes, show_seconds
 from deql.errors import ParameterError
 from deql.linalg.engines.engine import Engine
-from deql.linalg.engines.resources import Need, Resources, find_resources, task_of
-from deql.linalg.planner.calibration import measure, predict
-from deql.linalg.planner.choose import Auto, as_engine, candidates, choose
+from deql.linalg.engines.resources import PlannedData, Requirement, Resources, find_resources, problem_size
+from deql.linalg.planner.calibration import measure_rates, predict
+from deql.linalg.planner.choose import Auto, as_engine, candidate_engines, choose
 
 __all__ = ["Plan", "plan"]
 
@@ -30,9 +30,9 @@ class Plan:
     dtype : str
     tile : int
         Width of the block columns of the packed matrix.
-    there : Resources
+    resources : Resources
         Free memory and disk, and the devices.
-    needs : tuple of Need
+    needs : tuple of Requirement
         What each engine takes, and why it cannot be used if so.
 
     Examples
@@ -47,13 +47,13 @@ class Plan:
     n: int
     dtype: str
     tile: int
-    there: Resources
-    needs: tuple[Need, ...]
+    resources: Resources
+    needs: tuple[Requirement, ...]
 
     @property
-    def chosen(self) -> Need:
+    def chosen(self) -> Requirement:
         """What the engine to use needs."""
-        return next(need for need in self.needs if need.engine == self.engine)
+        return next(one for one in self.needs if one.engine == self.engine)
 
     @property
     def memory(self) -> int:
@@ -73,8 +73,8 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values."""
         facts = {name: getattr(self, name) for name in ("engine", "n", "dtype", "tile", "memory", "disk", "seconds")}
-        free = dataclasses.asdict(self.there) | {"folder": str(self.there.folder)}
-        return facts | {"free": free, "engines": [dataclasses.asdict(need) for need in self.needs]}
+        free = dataclasses.asdict(self.resources) | {"folder": str(self.resources.folder)}
+        return facts | {"free": free, "engines": [dataclasses.asdict(one) for one in self.needs]}
 
     def __str__(self) -> str:
         chosen = self.chosen
@@ -83,26 +83,26 @@ class Plan:
         parts += [f"{show_bytes(chosen.device_memory)} on the device"] if chosen.device_memory else []
         parts += [show_seconds(chosen.seconds)] if chosen.seconds is not None else []
         verdict = f"{self.n:,} items in {self.dtype} would be fitted by the {self.engine} engine: {', '.join(parts)}."
-        there = self.there
-        free = [f"Free: {show_bytes(there.memory)} of memory", f"{show_bytes(there.disk)} of disk in {there.folder}"]
-        free += [f"{show_bytes(one.free)} on {one.name} ({one.model})" for one in there.devices]
+        free = self.resources
+        said = [f"Free: {show_bytes(free.memory)} of memory", f"{show_bytes(free.disk)} of disk in {free.folder}"]
+        said += [f"{show_bytes(one.free)} on {one.name} ({one.model})" for one in free.devices]
         rows: list[tuple[str, ...]] = [("engine", "memory", "disk", "device", "time", "")]
         rows += [
             (
-                need.engine,
-                *(show_bytes(size) if size else "–" for size in (need.memory, need.disk, need.device_memory)),
-                "–" if need.seconds is None else show_seconds(need.seconds),
-                need.why_not or ("streams from memory" if need.engine == "torch" and need.passes else ""),
+                one.engine,
+                *(show_bytes(size) if size else "–" for size in (one.memory, one.disk, one.device_memory)),
+                "–" if one.seconds is None else show_seconds(one.seconds),
+                one.why_not or ("streams from memory" if one.engine == "torch" and one.passes else ""),
             )
-            for need in self.needs
+            for one in self.needs
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([verdict, "", *lines, "", ", ".join(free) + "."])
+        return "\n".join([verdict, "", *lines, "", ", ".join(said) + "."])
 
 
 def plan(
-    data: Any,
+    data: PlannedData,
     *,
     dtype: str = "float32",
     engine: str | Engine = "auto",
@@ -136,7 +136,7 @@ def plan(
     Raises
     ------
     TooLargeError
-        If no engine, or not the one asked for, can do it; the message says what would fit.
+        If no engine, or not the one requested, can do it; the message says what would fit.
 
     Examples
     --------
@@ -144,19 +144,17 @@ def plan(
     >>> print(deql.plan(deql.datasets.debian(), calibrate=False))  # doctest: +ELLIPSIS
     5,834 items in float32 would be fitted by the ... engine: ... of memory...
     """
-    asked = as_engine(engine)
-    asked.check(dtype)
+    requested = as_engine(engine)
+    requested.check(dtype)
     for name, value in (("memory", memory), ("folder", folder), ("device", device)):
         if value is not None and isinstance(engine, Engine):
             raise ParameterError(f"{name} is said twice: give it to the engine alone, got {engine!r}", parameter=name)
-    among = candidates(asked if isinstance(engine, Engine) else Auto(memory, folder, device))
-    folder, device = getattr(among["disk"], "folder", None), getattr(among["torch"], "device", None)
-    task, there = task_of(data, dtype), find_resources(folder, device=device)
-    chosen = choose(asked, among, task, there)
-    needs = [one.need(task, there) for one in among.values()]
+    candidates = candidate_engines(requested if isinstance(engine, Engine) else Auto(memory, folder, device))
+    folder, device = getattr(candidates["disk"], "folder", None), getattr(candidates["torch"], "device", None)
+    size, resources = problem_size(data, dtype), find_resources(folder, device=device)
+    chosen = choose(requested, candidates, size, resources)
+    needs = [one.requirement(size, resources) for one in candidates.values()]
     if calibrate:
-        rates = measure(needs, task, there, device or "cuda")
-        needs = [
-            need if need.why_not else dataclasses.replace(need, seconds=predict(need, task, rates)) for need in needs
-        ]
-    return Plan(chosen.name, task.n, dtype, task.tile, there, tuple(needs))
+        rates = measure_rates(needs, size, resources, device or "cuda")
+        needs = [one if one.why_not else dataclasses.replace(one, seconds=predict(one, size, rates)) for one in needs]
+    return Plan(chosen.name, size.n, dtype, size.tile, resources, tuple(needs))

@@ -16,6 +16,7 @@ from deql._system.machine import check_fits, free_memory
 from deql._system.progress import Stage, stages
 from deql._system.threads import thread_count
 from deql.data import Interactions, as_interactions
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.models.elsa import Epoch
 from deql.models.stored import FactoredAutoencoder, row_products
@@ -81,10 +82,9 @@ class ELSA(FactoredAutoencoder):
     Examples
     --------
     >>> import deql
-    >>> from deql.models.elsa.elsa import ELSA
     >>> eaten = ["tea", "jam", "tea", "jam", "egg", "rye", "egg", "rye"]
     >>> data = deql.Interactions.from_pairs(list("aabbccdd"), eaten)
-    >>> model = ELSA(rank=2, epochs=50, device="cpu").fit(data)
+    >>> model = deql.ELSA(rank=2, epochs=50, device="cpu").fit(data)
     >>> model.similar_items("egg", k=1)[0].tolist()
     ['rye']
     """
@@ -113,7 +113,7 @@ class ELSA(FactoredAutoencoder):
             check_whole("patience", self.patience)
         check_whole("seed", self.seed, least=0)
 
-    def fit(self, data: Any, y: None = None, *, validation: HeldOut | None = None) -> Self:
+    def fit(self, data: InteractionsLike, y: None = None, *, validation: HeldOut | None = None) -> Self:
         """Learn from interactions.
 
         Parameters
@@ -167,7 +167,8 @@ class ELSA(FactoredAutoencoder):
         label: str = "Train",
     ) -> training.Trained:
         _check_memory(data, config, device)
-        with training.memory_watched(device, data.n_items, config.rank):
+        what = f"{data.n_items:,} items at rank {config.rank:,}"
+        with torch_packed.memory_watched(what, device, "lower rank or batch_size"):
             histories = _on_device(data.matrix, device)
             validate = None if validation is None else self._validator(data, validation, device)
             return training.train(histories, config, validate, stage(label))
@@ -176,7 +177,7 @@ class ELSA(FactoredAutoencoder):
         sizes = np.diff(validation.held_out.matrix.indptr)
         evaluated = sizes > 0
         if not evaluated.any():
-            raise DataError("no validation user has anything held out, so there is nothing to judge the epochs on")
+            raise DataError("no validation user has anything held out, so there is nothing to evaluate the epochs on")
         index = {item: column for column, item in enumerate(data.items.tolist())}
         seen, held_out = (
             encode_histories(part.take_users(evaluated), index, data.items, strict=False, where=where)
@@ -217,9 +218,9 @@ def _open(name: str | None) -> torch.device:
     return torch_packed.open_device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def _on_device(matrix: csr_array, device: torch.device) -> training.Histories:
-    values = training.moderate(matrix.indptr, matrix.data)
-    return training.Histories.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
+def _on_device(matrix: csr_array, device: torch.device) -> training.SparseRows:
+    values = training.scale_rows(matrix.indptr, matrix.data)
+    return training.SparseRows.from_arrays(matrix.indptr, matrix.indices, values, matrix.shape[1], device)
 
 
 def _check_memory(data: Interactions, config: training.TrainingConfig, device: torch.device) -> None:
@@ -240,4 +241,4 @@ def _hold_out(data: Interactions, seed: int) -> tuple[Interactions, HeldOut]:
     try:
         return hold_out_users(data, seed)
     except DataError as error:
-        raise DataError(f"patience needs validation data, and fit was given none to use: {error}") from None
+        raise DataError("patience needs validation data, and fit was given none to use: ", *error.args) from None

@@ -10,8 +10,7 @@ So an epoch costs O(interactions·rank + batches·min(batch, rank)·n·rank), an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -22,18 +21,17 @@ from numpy.typing import NDArray
 from torch.nn.functional import embedding_bag
 
 from deql._system.progress import ProgressCallback
-from deql.errors import DataError, DeviceError, Setting, TooLargeError
+from deql.errors import DataError
 from deql.metrics import ndcg
 from deql.models.elsa import Epoch
 
 __all__ = [
-    "Histories",
+    "SparseRows",
     "Trained",
     "TrainingConfig",
     "ValidationNDCG",
     "loss_and_gradient",
-    "memory_watched",
-    "moderate",
+    "scale_rows",
     "train",
 ]
 
@@ -44,7 +42,7 @@ _SCORES_AT_ONCE = 2**26
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How A is trained; see :class:`deql.models.elsa.elsa.ELSA`."""
+    """How A is trained; see :class:`deql.ELSA`."""
 
     rank: int
     epochs: int
@@ -62,7 +60,7 @@ class Trained(NamedTuple):
     history: list[Epoch]
 
 
-class Histories:
+class SparseRows:
     """Rows of a sparse matrix on a device.
 
     Parameters
@@ -82,7 +80,7 @@ class Histories:
     @classmethod
     def from_arrays(
         cls, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int, device: torch.device
-    ) -> Histories:
+    ) -> SparseRows:
         """From the arrays of a matrix in compressed rows; copies, for those may be read-only."""
         parts = np.array(indptr, np.int64), np.array(indices, np.int32), np.array(values, np.float32)
         starts, columns, weights = (torch.from_numpy(part) for part in parts)
@@ -91,7 +89,7 @@ class Histories:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def take(self, rows: torch.Tensor) -> Histories:
+    def take(self, rows: torch.Tensor) -> SparseRows:
         """These rows, in this order; their numbers on the processor."""
         starts = torch.zeros(len(rows) + 1, dtype=torch.int64)
         torch.cumsum(self._starts.diff()[rows], 0, out=starts[1:])
@@ -99,13 +97,13 @@ class Histories:
         moved = self._begins[there] - starts[:-1].to(self.columns.device)
         places = torch.repeat_interleave(moved, self._lengths[there], output_size=total)
         places += torch.arange(total, device=self.columns.device)
-        return Histories(starts, self.columns[places], self.values[places], self.n)
+        return SparseRows(starts, self.columns[places], self.values[places], self.n)
 
-    def part(self, first: int, last: int) -> Histories:
+    def part(self, first: int, last: int) -> SparseRows:
         """Rows ``first`` … ``last − 1``, not copied."""
         begin, end = int(self._starts[first]), int(self._starts[last])
         starts = self._starts[first : last + 1] - begin
-        return Histories(starts, self.columns[begin:end], self.values[begin:end], self.n)
+        return SparseRows(starts, self.columns[begin:end], self.values[begin:end], self.n)
 
     def row_numbers(self) -> torch.Tensor:
         """The row of each entry."""
@@ -126,7 +124,7 @@ class Histories:
         return _sum_rows(dense, self.row_numbers()[order], begins, self.values[order])
 
 
-def moderate(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
+def scale_rows(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
     """Values of a matrix in compressed rows, each row divided by a power of two that brings it below 1.
 
     Neither the loss nor the order of a user's scores depends on that, not even by rounding; and squares are neither
@@ -134,7 +132,7 @@ def moderate(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
 
     Examples
     --------
-    >>> moderate(np.array([0, 2, 2, 3]), np.array([3.0, 1.0, 1e-200])).round(3)
+    >>> scale_rows(np.array([0, 2, 2, 3]), np.array([3.0, 1.0, 1e-200])).round(3)
     array([0.75 , 0.25 , 0.765], dtype=float32)
     """
     lengths = np.diff(indptr)
@@ -151,13 +149,13 @@ def _sum_rows(dense: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor, wei
     return embedding_bag(rows.to(kind), dense, begins.to(kind), mode="sum", per_sample_weights=weights.to(dense.dtype))
 
 
-def loss_and_gradient(A: torch.Tensor, histories: Histories) -> tuple[torch.Tensor, torch.Tensor]:
+def loss_and_gradient(A: torch.Tensor, histories: SparseRows) -> tuple[torch.Tensor, torch.Tensor]:
     """The mean of ‖x/‖x‖ − y/‖y‖‖², y = A·Aᵀx − x, over some users, and its gradient by A.
 
     Parameters
     ----------
     A : Tensor, n × rank
-    histories : Histories
+    histories : SparseRows
         The users' rows x, none of them zero.
 
     Examples
@@ -165,7 +163,7 @@ def loss_and_gradient(A: torch.Tensor, histories: Histories) -> tuple[torch.Tens
     >>> import torch
     >>> A = torch.eye(2)[[0, 0, 1]]
     >>> parts = np.array([0, 2, 4]), np.array([0, 1, 1, 2]), np.ones(4)
-    >>> loss, gradient = loss_and_gradient(A, Histories.from_arrays(*parts, 3, torch.device("cpu")))
+    >>> loss, gradient = loss_and_gradient(A, SparseRows.from_arrays(*parts, 3, torch.device("cpu")))
     >>> loss.item()  # the first user has items alike, x = y; the second's differ, so xᵀy = 0
     1.0
     """
@@ -189,7 +187,7 @@ class ValidationNDCG:
 
     Parameters
     ----------
-    seen, held_out : Histories
+    seen, held_out : SparseRows
         Same users in the same order.
     counts : ndarray
         How many items of each are held out, known to the model or not; above 0.
@@ -201,8 +199,8 @@ class ValidationNDCG:
 
     def __init__(
         self,
-        seen: Histories,
-        held_out: Histories,
+        seen: SparseRows,
+        held_out: SparseRows,
         counts: NDArray[Any],
         scale: NDArray[np.float64],
         popularity: NDArray[Any],
@@ -234,14 +232,14 @@ class ValidationNDCG:
 
 
 def train(
-    histories: Histories, config: TrainingConfig, validate: Callable[[torch.Tensor], float] | None = None,
+    histories: SparseRows, config: TrainingConfig, validate: Callable[[torch.Tensor], float] | None = None,
     report: ProgressCallback | None = None,
 ) -> Trained:  # fmt: skip
     """Train A from random rows by Nesterov's Adam.
 
     Parameters
     ----------
-    histories : Histories
+    histories : SparseRows
         Users without items are left out.
     config : TrainingConfig
     validate : callable, optional
@@ -259,7 +257,7 @@ def train(
     --------
     >>> import torch
     >>> parts = np.array([0, 2, 4]), np.array([0, 1, 2, 3]), np.ones(4)
-    >>> histories = Histories.from_arrays(*parts, 4, torch.device("cpu"))
+    >>> histories = SparseRows.from_arrays(*parts, 4, torch.device("cpu"))
     >>> A = train(histories, TrainingConfig(2, 60, 2, 0.1, None, 0)).factors
     >>> abs(A @ A.T).round(1).tolist()[0]
     [1.0, 1.0, 0.0, 0.0]
@@ -268,39 +266,20 @@ def train(
         return _train(histories, config, validate, report)
 
 
-@contextmanager
-def memory_watched(device: torch.device, n: int, rank: int) -> Iterator[None]:
-    """Turn running out of memory into one clear sentence."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise DeviceError(
-                f"{device} has too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size, or use ",
-                Setting("device", "cpu"),
-            ) from None
-        # torch has no class of its own for the processor's memory.
-        if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-            raise TooLargeError(
-                f"there is too little memory for {n:,} items at rank {rank:,}: lower rank or batch_size"
-            ) from None
-        raise
-
-
 def _train(
-    histories: Histories,
+    histories: SparseRows,
     config: TrainingConfig,
     validate: Callable[[torch.Tensor], float] | None,
     report: ProgressCallback | None,
 ) -> Trained:
     device, n = histories.columns.device, histories.n
-    told = torch.Generator().manual_seed(config.seed % 2**63)
+    generator = torch.Generator().manual_seed(config.seed % 2**63)
     users = histories.squares().nonzero()[:, 0].cpu()
     if not len(users):
         raise DataError("no user has an item, so there is nothing to learn from")
     steps = -(-len(users) // config.batch_size)
     V = torch.empty(n, config.rank)
-    V = torch.nn.init.xavier_uniform_(V, generator=told).to(device)
+    V = torch.nn.init.xavier_uniform_(V, generator=generator).to(device)
     # As for ε = 1e-8 and the mean over all entries, the original's loss, which is n times smaller than that over users.
     # With batches of 1,024 and more it is better than 1e-8 here.
     optimizer = torch.optim.NAdam([V], config.learning_rate, eps=1e-8 * n, foreach=False)
@@ -310,7 +289,7 @@ def _train(
     history: list[Epoch] = []
     for epoch in range(config.epochs):
         begin = perf_counter()
-        shuffled = histories.take(users[torch.randperm(len(users), generator=told)])
+        shuffled = histories.take(users[torch.randperm(len(users), generator=generator)])
         losses = torch.zeros((), dtype=torch.float64, device=device)
         for step in range(steps):
             first = step * config.batch_size
@@ -337,7 +316,7 @@ def _train(
             best, kept = worth, epoch + 1
             found = A if validate is None else A.clone()
         elif config.patience is not None and epoch + 1 - kept >= config.patience:
-            break
+            break  # early stopping
     return Trained(found.cpu().numpy(), kept, history)
 
 

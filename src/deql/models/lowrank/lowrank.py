@@ -129,7 +129,9 @@ class LowRankDEQL(FactoredAutoencoder):
         added = self.dropout / (1.0 - self.dropout) * diagonal + self.l2
         dense = self.solver == "dense" or (self.solver == "auto" and data.n_items <= _DENSE_ITEMS)
         if not dense and not self.l2 and not self.dropout:
-            raise ParameterError("the sparse solver needs l2 or dropout above 0, or A may be singular unseen")
+            raise ParameterError(
+                "the sparse solver needs l2 or dropout above 0, or A may be singular unseen", parameter="solver"
+            )
         _check_memory(dense, data.n_items, rank)
         with stages(self.progress) as stage, blas_limited():
             if dense:
@@ -156,10 +158,10 @@ class LowRankDEQL(FactoredAutoencoder):
         self._keep(found.basis, found.image / found.image.dtype.type(1.0 - self.dropout))
 
     @classmethod
-    def _from_words(cls, words: dict[str, Any]) -> dict[str, Any]:
+    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         # In files of version 0.1 the solver was called an engine, and there was a b, which could only be 1.
-        words.pop("b", None)
-        return words if "engine" not in words else words | {"solver": words.pop("engine")}
+        config.pop("b", None)
+        return config if "engine" not in config else config | {"solver": config.pop("engine")}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
@@ -185,5 +187,6 @@ def _check_emphasis(ratio: float) -> None:
     if not np.isclose(ratio, 1.0, rtol=1e-12):
         raise ParameterError(
             f"a low rank needs b = a, got b/a = {ratio:g}: otherwise the quadratic form differs from item to item "
-            "(Lemma 3.2) and no closed form is known; use DEQL for any b at full rank"
+            "(Lemma 3.2) and no closed form is known; use DEQL for any b at full rank",
+            parameter="b",
         )

@@ -227,7 +227,7 @@ def solve_operators(
     # The trend flatters: a third of what may be left is what it says as a rule.
     while iteration < max_iterations and left > tolerance / 3 * losses[-1]:
         for part in S.chunks(width):
-            _improve(S, B, Z, part, theta[part], float(theta[0]), shift, inverse)
+            _conjugate_gradient(S, B, Z, part, theta[part], float(theta[0]), shift, inverse)
         theta = _rotate(B, Z, added)
         alive = int(np.count_nonzero(theta))
         if alive < min(width, S.users) and iteration < _REFILLS:
@@ -235,7 +235,7 @@ def solve_operators(
             theta = _rotate(B, Z, added)
         losses.append(total - theta[:rank].sum())
         iteration += 1
-        left = _still_to_come(losses)
+        left = _expected_gain(losses)
         if report is not None:
             report(iteration, max_iterations)
     for part in S.chunks(width):  # what was carried along has drifted by some roundings
@@ -260,7 +260,7 @@ def _refill(
         Z[:, place] = S @ B[:, place]
 
 
-def _improve(
+def _conjugate_gradient(
     S: GramOperator, B: Block, Z: Block, part: slice, theta: Vector, largest: float, shift: Block, inverse: Block
 ) -> None:
     """Some steps towards A·X = S²B/θ from X = B, in place, with Z = S·X kept along."""
@@ -283,16 +283,16 @@ def _improve(
         return np.asarray(sums.sum(axis=0))
 
     direction, moved, still = np.zeros_like(X), np.zeros_like(X), np.zeros(len(theta), np.float32)
-    size = summed(_advance, shift, inverse, still, direction, moved, X, image, residual)
-    run_slices(_turn, slices, inverse, still, residual, direction)
+    size = summed(_cg_step, shift, inverse, still, direction, moved, X, image, residual)
+    run_slices(_cg_direction, slices, inverse, still, residual, direction)
     goal = _REDUCTION * size.sum()
     for _ in range(_STEPS):
         moved = S @ direction
         step = _ratio(size, summed(_curvature, shift, direction, moved))
-        before, size = size, summed(_advance, shift, inverse, step, direction, moved, X, image, residual)
+        before, size = size, summed(_cg_step, shift, inverse, step, direction, moved, X, image, residual)
         if size.sum() <= goal:
             break
-        run_slices(_turn, slices, inverse, _ratio(size, before), residual, direction)
+        run_slices(_cg_direction, slices, inverse, _ratio(size, before), residual, direction)
     B[:, part], Z[:, part] = X, image
 
 
@@ -307,7 +307,7 @@ def _curvature(first, last, bounds, shift, direction, moved, sums):  # type: ign
 
 
 @njit(cache=True, nogil=True)
-def _advance(  # type: ignore[no-untyped-def]
+def _cg_step(  # type: ignore[no-untyped-def]
     first, last, bounds, shift, inverse, step, direction, moved, X, image, residual, sums
 ):
     # A step of each column, and the square of its residual, conditioned.
@@ -323,7 +323,7 @@ def _advance(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _turn(first, last, inverse, ratio, residual, direction):  # type: ignore[no-untyped-def]
+def _cg_direction(first, last, inverse, ratio, residual, direction):  # type: ignore[no-untyped-def]
     # The next direction: the conditioned residual, and as much of the last one as keeps them conjugate.
     for i in range(first, last):
         for c in range(direction.shape[1]):
@@ -373,7 +373,7 @@ def _inner_products(B: Block, Z: Block, added: Block) -> tuple[Vector, Vector]:
     return (in_a + in_a.T) / 2, in_s
 
 
-def _still_to_come(losses: list[float]) -> float:
+def _expected_gain(losses: list[float]) -> float:
     """What a geometric trend of the last gains adds up to."""
     if len(losses) < 3:
         return np.inf

@@ -246,7 +246,7 @@ def _sweep_locally(  # type: ignore[no-untyped-def]
                 _move_locally(local, a, step, pull, moved)
                 largest = max(largest, abs(step))
         if sweeps % max(5, len(members) // 8) == 0 and largest > goal:
-            _leap(local, pull, moved, l2)
+            _minimise_active_set(local, pull, moved, l2)
     for a in range(len(members)):
         item = members[a]
         if moved[a] != weights[item]:
@@ -263,7 +263,7 @@ def _move_locally(local, a, step, pull, moved):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _leap(local, pull, moved, l2):  # type: ignore[no-untyped-def]
+def _minimise_active_set(local, pull, moved, l2):  # type: ignore[no-untyped-def]
     """Go straight to the minimum over the positive weights, as far as all of them stay so.
 
     Sweeps soon find which weights are positive, but where items are alike they take S_ii/l2 sweeps to share out
@@ -275,9 +275,9 @@ def _leap(local, pull, moved, l2):  # type: ignore[no-untyped-def]
         if moved[a] > 0:
             positive[m] = a
             m += 1
-    factor, leap = np.empty((m, m)), np.empty(m)
+    factor, step = np.empty((m, m)), np.empty(m)
     for a in range(m):
-        leap[a] = pull[positive[a]] - l2 * moved[positive[a]]
+        step[a] = pull[positive[a]] - l2 * moved[positive[a]]
         for b in range(a, m):
             factor[a, b] = local[positive[a], positive[b]]
         factor[a, a] += l2
@@ -287,18 +287,18 @@ def _leap(local, pull, moved, l2):  # type: ignore[no-untyped-def]
             return  # without a ridge, items may follow from each other
         for b in range(a + 1, m):
             ratio = factor[a, b] / factor[a, a]
-            leap[b] -= ratio * leap[a]
+            step[b] -= ratio * step[a]
             for c in range(b, m):
                 factor[b, c] -= ratio * factor[a, c]
     share = 1.0
     for a in range(m - 1, -1, -1):
         for b in range(a + 1, m):
-            leap[a] -= factor[a, b] * leap[b]
-        leap[a] /= factor[a, a]
-        if moved[positive[a]] + leap[a] < 0:
-            share = min(share, -moved[positive[a]] / leap[a])
+            step[a] -= factor[a, b] * step[b]
+        step[a] /= factor[a, a]
+        if moved[positive[a]] + step[a] < 0:
+            share = min(share, -moved[positive[a]] / step[a])
     for a in range(m):
-        _move_locally(local, positive[a], max(share * leap[a], -moved[positive[a]]), pull, moved)
+        _move_locally(local, positive[a], max(share * step[a], -moved[positive[a]]), pull, moved)
 
 
 @njit(cache=True, nogil=True)

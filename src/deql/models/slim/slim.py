@@ -35,14 +35,15 @@ class SLIM(ExplicitAutoencoder):
     Parameters
     ----------
     l1 : float, default 0.1
-        Penalty on the sum of the weights. Two items of binary data that at most l1 users share never have a weight.
+        How sparse the weights are: the penalty on their sum. Two items of binary data that at most l1 users share never
+        have a weight.
     l2 : float, default 10
-        Ridge.
+        Regularisation: the larger, the smaller the weights, and the more even; a ridge on the Gram matrix.
     user_power : float, default 0
-        γ: user u weighs |u|^(−γ) in the Gram matrix. Above 0, heavy users count for less.
+        Above 0, users with many items count for less: user u weighs |u|^(−γ) in the Gram matrix, with γ this.
     tolerance : float, default 1e-8
-        A column is done when none of its weights, moved alone, would move further. Where values of items differ by
-        many powers of ten, so do weights: scale them first.
+        How exact the weights are: a column is done when none of them, moved alone, would move further. Where values of
+        items differ by many powers of ten, so do weights: scale them first.
     max_sweeps : int, default 10,000
         Most sweeps of coordinate descent for one column.
     warm_start : bool, default False
@@ -53,9 +54,9 @@ class SLIM(ExplicitAutoencoder):
     --------
     >>> import numpy as np
     >>> from scipy.sparse import csr_array
-    >>> from deql.models.slim.slim import SLIM
+    >>> import deql
     >>> R = csr_array(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]))
-    >>> SLIM(l1=0.5, l2=1.0).fit(R).weights().round(3)
+    >>> deql.SLIM(l1=0.5, l2=1.0).fit(R).weights().round(3)
     array([[0.   , 0.375, 0.   ],
            [0.375, 0.   , 0.375],
            [0.   , 0.375, 0.   ]], dtype=float32)
