@@ -48,9 +48,7 @@ def test_sharing_an_inverse_changes_nothing(split, monkeypatch):
     }
     fits, told = [], []
     learn = LinearAutoencoder._learn
-    monkeypatch.setattr(
-        LinearAutoencoder, "_learn", lambda self, data: (fits.append(self), learn(self, data))
-    )
+    monkeypatch.setattr(LinearAutoencoder, "_learn", lambda self, data: (fits.append(self), learn(self, data)))
     together = fit_and_evaluate(models, split.train, split.test, METRICS, told.append)
     assert len(fits) == 4  # (5, 0), (5, 0.3), the user weights, the dtype
     assert len(told) == 5
