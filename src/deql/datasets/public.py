@@ -6,18 +6,23 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.lazy import lazy_module
 from deql.data.clean import clean
 from deql.data.interactions import Interactions, Step
-from deql.data.read import read_interactions
 from deql.data.readers.blocks import COMPRESSED
 from deql.errors import DataError, ParameterError
 from deql.split import HeldOut, Split, split_strong
+
+if TYPE_CHECKING:
+    from deql.data import read
+else:  # the kernels that read tables are of no use to who takes the bundled data
+    read = lazy_module("deql.data.read")
 
 __all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "locate", "prepare", "read_lightgcn_split"]
 
@@ -159,7 +164,7 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
         table = _join(read_lightgcn_split(folder))
     else:
         source = folder if "*" in wanted else found  # the parts of a table are read by their folder
-        table = read_interactions(source, **preset.files[wanted])
+        table = read.read_interactions(source, **preset.files[wanted])
     data = clean(table, **preset.cleaning)
     share = 0.1
     if preset.evaluated_users is not None:
@@ -240,7 +245,7 @@ def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
         )
         if file is None:
             raise DataError(f"{folder} has no file {name}: a published split is a folder with train.txt and test.txt")
-        halves.append(read_interactions(file, "user", "item", format="lightgcn"))
+        halves.append(read.read_interactions(file, "user", "item", format="lightgcn"))
     if any(one.dtype != other.dtype for one, other in zip(*((half.users, half.items) for half in halves), strict=True)):
         raise DataError(f"{folder}: ids are whole numbers in one of train.txt and test.txt and text in the other")
     users = np.union1d(*(half.users for half in halves))
