@@ -6,9 +6,21 @@ Disk(memory='4GiB')
 """
 
 from deql.linalg.engines.disk import Disk
-from deql.linalg.engines.engine import Engine
+from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Memory
+from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
 from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.planner.choose import Auto
 
-__all__ = ["Auto", "Disk", "Engine", "Memory", "Torch"]
+__all__ = [
+    "Auto",
+    "Disk",
+    "Engine",
+    "Memory",
+    "Problem",
+    "ProblemSize",
+    "Requirement",
+    "Resources",
+    "Solved",
+    "Torch",
+]

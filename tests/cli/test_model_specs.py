@@ -69,3 +69,7 @@ def test_model_files(tmp_path, monkeypatch, toy):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ease").write_text("a file with the name of a model")
     assert not is_model_file("ease")
+
+
+def test_an_arithmetic_may_be_called_as_it_was_in_version_0_1():
+    assert parse_spec("ease:engine=torch,precision=float32").engine == deql.engines.Torch(arithmetic="float32")

@@ -74,3 +74,16 @@ def test_an_engine_of_ones_own_is_a_class_and_nothing_else(asymmetric_ratings, t
     assert (loaded.engine, loaded.engine_) == ("auto", "borrowed")
     loaded.with_rule(b=2.0).save(tmp_path / "again.deql")
     assert [need.engine for need in deql.plan(5000, engine=Borrowed(), calibrate=False).needs][-1] == "borrowed"
+
+
+def test_an_engine_that_leaves_everything_to_another(asymmetric_ratings):
+    class Borrowing(deql.engines.Engine):
+        def requirement(self, size, resources):
+            return deql.engines.Memory().requirement(size, resources)
+
+        def solve(self, problem, stage):
+            return deql.engines.Memory().solve(problem, stage)
+
+    assert Borrowing.name == "borrowing"
+    assert deql.EASE(l2=1.0, engine=Borrowing()).fit(asymmetric_ratings).engine_ == "memory"
+    assert "5,000 items" in str(deql.plan(5000, engine=Borrowing(), calibrate=False))

@@ -179,7 +179,8 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
     if not isinstance(error, ParameterError) or error.parameter is None:
         return message
     typed = option_name(error.parameter)
-    spellings = (typed, f"-{error.parameter}")  # --k is -k, too
+    # --k is -k, too, and --arithmetic was called --precision.
+    spellings = (typed, f"-{error.parameter}", "--precision" if error.parameter == "arithmetic" else typed)
     if typed in message or not any(argument.partition("=")[0] in spellings for argument in arguments):
         return message
     rest = message.removeprefix(f"{error.parameter} ")

@@ -61,6 +61,8 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
     chosen: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in rest.split(","))):
         parameter, given, value = (piece.strip() for piece in part.partition("="))
+        if parameter == "precision" and "arithmetic" in fields:  # as it was called in version 0.1
+            parameter = "arithmetic"
         if parameter not in fields:
             has = f"it has {', '.join(fields)}" if fields else "it has none"
             raise ParameterError(

@@ -76,11 +76,16 @@ class Engine(ABC):
     Attributes
     ----------
     name : str
-        What people call it, and a fitted model's ``engine_``.
+        What people call it, and a fitted model's ``engine_``; the class's name in lower case if it says nothing else.
     """
 
     name: ClassVar[str]
     __repr__ = short_repr
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not hasattr(cls, "name"):
+            cls.name = cls.__name__.lower()
 
     def check(self, dtype: str) -> None:
         """Raise ParameterError unless it can compute in this type."""

@@ -53,7 +53,7 @@ class Plan:
     @property
     def chosen(self) -> Requirement:
         """What the engine to use needs."""
-        return next(one for one in self.needs if one.engine == self.engine)
+        return next((one for one in self.needs if one.engine == self.engine), self.needs[-1])
 
     @property
     def memory(self) -> int:
