@@ -73,3 +73,8 @@ def test_model_files(tmp_path, monkeypatch, toy):
 
 def test_an_arithmetic_may_be_called_as_it_was_in_version_0_1():
     assert parse_spec("ease:engine=torch,precision=float32").engine == deql.engines.Torch(arithmetic="float32")
+
+
+def test_an_engine_that_is_none_is_refused():
+    with pytest.raises(deql.ParameterError, match="engine must be 'auto'"):
+        parse_spec("ease:engine=gpu")

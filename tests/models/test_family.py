@@ -295,6 +295,7 @@ def test_few_items_are_inverted_in_memory(kind, asymmetric_ratings):
 
 def test_the_repr_shows_what_differs_from_the_defaults():
     assert repr(deql.DEQL()) == "DEQL()"
+    assert repr(deql.EASE(np.array([1.0, 2.0]))) == "EASE(l2=array([1., 2.]))"  # refused by fit, and to be read there
     assert repr(deql.DEQL(80.0, user_power=0.5, b=2.0)) == "DEQL(l2=80.0, b=2.0, user_power=0.5)"
     own = deql.CustomLinear(np.eye(3), popularity_power=0.1)
     assert repr(own) == "CustomLinear(W=<3 × 3 ndarray>, popularity_power=0.1)"

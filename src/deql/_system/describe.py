@@ -29,7 +29,7 @@ def short_repr(thing: Any) -> str:
         return f"{type(thing).__name__}()"
     shown = sorted((field for field in dataclasses.fields(thing) if field.repr), key=lambda field: bool(field.kw_only))
     values = [(field, getattr(thing, field.name)) for field in shown]
-    changed = [f"{field.name}={value!r}" for field, value in values if value != field.default]
+    changed = [f"{field.name}={value!r}" for field, value in values if repr(value) != repr(field.default)]
     return f"{type(thing).__name__}({', '.join(changed)})"
 
 

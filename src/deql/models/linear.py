@@ -21,6 +21,7 @@ from deql._system.threads import run_slices
 from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io import model_file
+from deql.io.model_file import ModelRecord
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.packed import PackedSymmetric
@@ -119,14 +120,21 @@ class LinearAutoencoder(Recommender):
 
     @classmethod
     def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
-        # An arithmetic was called a precision in files of version 0.1. An engine that is not known here, somebody's own
-        # or of a later version, has done its work: ``engine_`` still tells its name.
-        name = config.pop("engine", "auto")
+        # An arithmetic was called a precision in files of version 0.1.
         how = {
-            "engine": name if name in ENGINES else "auto",
+            "engine": config.pop("engine", "auto"),
             "arithmetic": config.pop("precision", config.pop("arithmetic", None)),
         }
         return config | {"engine": engine_from_config(how)}
+
+    @classmethod
+    def _from_record(cls, record: ModelRecord) -> Self:
+        # An engine that is not known here, somebody's own or of a later version, has done its work: ``engine_`` still
+        # tells its name.
+        parameters = {**record.parameters}
+        if parameters.get("engine", "auto") not in ENGINES:
+            parameters["engine"] = "auto"
+        return super()._from_record(dataclasses.replace(record, parameters=parameters))
 
     def _check_parameters(self) -> None:
         check_range("l2", getattr(self, "l2", 0.0), 0.0, np.inf)

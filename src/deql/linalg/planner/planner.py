@@ -53,7 +53,7 @@ class Plan:
     @property
     def chosen(self) -> Requirement:
         """What the engine to use needs."""
-        return next((one for one in self.needs if one.engine == self.engine), self.needs[-1])
+        return next(one for one in self.needs if one.engine == self.engine)
 
     @property
     def memory(self) -> int:
@@ -153,7 +153,8 @@ def plan(
     folder, device = getattr(candidates["disk"], "folder", None), getattr(candidates["torch"], "device", None)
     size, resources = problem_size(data, dtype), find_resources(folder, device=device)
     chosen = choose(requested, candidates, size, resources)
-    needs = [one.requirement(size, resources) for one in candidates.values()]
+    # Under the engine's own name, also where it left the counting to another.
+    needs = [dataclasses.replace(one.requirement(size, resources), engine=name) for name, one in candidates.items()]
     if calibrate:
         rates = measure_rates(needs, size, resources, device or "cuda")
         needs = [one if one.why_not else dataclasses.replace(one, seconds=predict(one, size, rates)) for one in needs]
