@@ -25,7 +25,8 @@ def replace_file(path: Path, write: Callable[[Path], object], beside: str = "") 
         temporary.touch()
         mode = temporary.stat().st_mode  # as the umask wants it; some libraries make files for their owner only
         write(temporary)
-        temporary.chmod(mode)
+        if temporary.stat().st_mode != mode:  # some file systems refuse to be asked
+            temporary.chmod(mode)
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)
