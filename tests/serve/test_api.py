@@ -25,7 +25,7 @@ BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
 
 def asker(served, **settings):
     served.warm()
-    return Asker(create_app(ModelHolder(served), Settings("x.deql", limits=LIMITS, quiet=True, **settings)))
+    return Asker(create_app(ModelHolder(served), Settings({"x": "x.deql"}, limits=LIMITS, quiet=True, **settings)))
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,7 @@ def test_models_without_a_rule(toy, kind):
 
 def test_not_ready_and_reload(model):
     host = ModelHolder()
-    api = Asker(create_app(host, Settings("x.deql", token="t", quiet=True)))
+    api = Asker(create_app(host, Settings({"x": "x.deql"}, token="t", quiet=True)))
     proof = {"authorization": "Bearer t"}
     status, answer = api.ask("GET", "/ready", headers=proof)
     assert (status, answer["error"]["code"]) == (503, "not_ready")
@@ -313,8 +313,8 @@ def test_not_ready_and_reload(model):
     assert api.ask("POST", "/admin/reload", headers=proof)[1]["error"]["code"] == "model_rejected"
 
     async def reload():
-        host.current = ServingModel(model, "new")
-        return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1}
+        host.swap(ServingModel(model, "new"))
+        return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1, "models": []}
 
     host.reload = reload
     assert api.ask("POST", "/admin/reload", headers=proof)[1]["changed"]

@@ -80,7 +80,9 @@ def test_bad_files_change_nothing(server):
         save_model(server.model, l2=2.0)
         status, answer = server.reload()
     assert status == 200
-    assert answer == {"checksum": checksum(server.model), "changed": True, "workers": 2, "seconds": answer["seconds"]}
+    new = {"checksum": checksum(server.model), "changed": True}
+    models = [{"name": "shop", **new}]
+    assert answer == {**new, "workers": 2, "seconds": answer["seconds"], "models": models}
     assert set(asking.checksums) <= {before, answer["checksum"]}
     assert {server.recommend() for _ in range(6)} == {answer["checksum"]}
     assert server.reload()[1]["changed"] is False
@@ -89,10 +91,10 @@ def test_bad_files_change_nothing(server):
 def test_a_request_keeps_to_its_model(tmp_path, monkeypatch):
     old, new = (ServingModel.open(save_model(tmp_path / f"{l2}.deql", l2=l2)) for l2 in (1.0, 2.0))
     host = ModelHolder(old)
-    asker, rank = Asker(create_app(host, Settings("shop.deql", quiet=True))), old.rank
+    asker, rank = Asker(create_app(host, Settings({"shop": "shop.deql"}, quiet=True))), old.rank
 
     def swapped_meanwhile(queries):
-        host.current = new
+        host.swap(new)
         return rank(queries)
 
     monkeypatch.setattr(old, "rank", swapped_meanwhile)

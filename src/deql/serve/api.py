@@ -120,7 +120,7 @@ def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batche
     @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 413, 415, 422, 503))
     async def recommend(asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
-        serving = _current(holder)
+        serving = holder.get()
         queries, unknown = answers.queries_of(serving, asked, limits)
         if asked.explain is None and asked.k * len(queries) <= _SHORT:
             lists = await batcher.rank(serving, queries)
@@ -136,7 +136,7 @@ def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batche
     @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
     async def explain(asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
-        return _json(await asyncio.to_thread(answers.explanation, _current(holder), asked, limits))
+        return _json(await asyncio.to_thread(answers.explanation, holder.get(), asked, limits))
 
     @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 422, 503))
     async def items(
@@ -144,12 +144,12 @@ def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batche
         limit: Annotated[int, InQuery(ge=1, le=100, description="How many.")] = 20,
     ) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
-        return _json(await asyncio.to_thread(answers.items, _current(holder), q, limit))
+        return _json(await asyncio.to_thread(answers.items, holder.get(), q, limit))
 
     @api.get("/items/{item:any}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
     async def similar(item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
         """The items that having this one speaks for most."""
-        serving = _current(holder)
+        serving = holder.get()
         column = _column(serving, item)
         answers.check_number("k", asked.k, limits.k)
         serving.ruled(asked.rule)
@@ -159,7 +159,7 @@ def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batche
     @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
     async def neighbours(item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
         """The neighbourhood of an item: a directed graph of signed weights."""
-        serving = _current(holder)
+        serving = holder.get()
         column = _column(serving, item)
         return _json(await asyncio.to_thread(answers.neighbours, serving, column, asked.k, asked.rule))
 
@@ -169,17 +169,17 @@ def _add_model(api: FastAPI, holder: ModelHolder, settings: Settings) -> None:
     async def model() -> Response:
         """The model: parameters, what it learned from, its checksum, and this server's limits."""
         limits = vars(settings.limits)
-        return _json(as_json(_current(holder).summary() | {"version": deql.__version__, "limits": limits}))
+        return _json(as_json(holder.get().summary() | {"version": deql.__version__, "limits": limits}))
 
     @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 422, 503))
     async def diagonal(asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
-        return _json(await asyncio.to_thread(answers.diagonal, _current(holder), asked.rule))
+        return _json(await asyncio.to_thread(answers.diagonal, holder.get(), asked.rule))
 
     @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 503))
     async def curve() -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
-        found = _current(holder).curve
+        found = holder.get().curve
         if found is None:
             raise ApiError(404, "no_curve", "this server was started without a tuning journal: see --journal")
         return _json(as_json(found))
@@ -195,7 +195,7 @@ def _add_operations(api: FastAPI, holder: ModelHolder, settings: Settings, metri
     @api.get("/ready", tags=["operations"], **_answers(schemas.StatusAnswer, 503))
     async def ready() -> Response:
         """That a model is loaded."""
-        return _json({"status": "ready", "checksum": _current(holder).checksum})
+        return _json({"status": "ready", "checksum": holder.get().checksum})
 
     @api.get("/metrics", tags=["operations"], response_model=None, responses={200: {"content": {"text/plain": {}}}})
     def numbers() -> Response:
@@ -287,12 +287,6 @@ def _place(where: Sequence[Any]) -> str:
     """Where in a request something is wrong; an item that is neither integer nor text is wrong twice, in one place."""
     inside = where[1:-1] if where[-1] in _KINDS_OF_ID else where[1:]
     return ".".join(str(part) for part in inside) or {"query": "the address"}.get(where[0], "the body")
-
-
-def _current(holder: ModelHolder) -> ServingModel:
-    if holder.current is None:
-        raise ApiError(503, "not_ready", "the model is being loaded: try again in a moment")
-    return holder.current
 
 
 def _column(serving: ServingModel, item: str) -> int:

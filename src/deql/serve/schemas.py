@@ -220,7 +220,8 @@ class _Data(BaseModel):
 class ModelAnswer(BaseModel):
     """The model that is served."""
 
-    model: str
+    name: str = Field(description="What requests call it.")
+    model: str = Field(description="Its kind.")
     parameters: dict[str, Any]
     data: _Data
     checksum: str
@@ -260,13 +261,20 @@ class StatusAnswer(BaseModel):
     checksum: str | None = None
 
 
-class ReloadAnswer(BaseModel):
-    """The model that is served now."""
-
+class _Reloaded(BaseModel):
+    name: str
     checksum: str
     changed: bool
+
+
+class ReloadAnswer(BaseModel):
+    """The models that are served now; ``checksum`` is that of the first."""
+
+    checksum: str
+    changed: bool = Field(description="Whether any of them is another one.")
     workers: int
     seconds: float
+    models: list[_Reloaded]
 
 
 class _Error(BaseModel):
