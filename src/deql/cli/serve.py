@@ -74,7 +74,7 @@ def _named(given: Sequence[str]) -> dict[str, str]:
     >>> _named(["new/shop.deql", "old/shop.deql", "small=old/shop.deql"])
     {'shop': 'new/shop.deql', 'shop-2': 'old/shop.deql', 'small': 'old/shop.deql'}
     """
-    pairs = [("", one) if Path(one).exists() else one.rpartition("=")[::2] for one in given]
+    pairs = [("", one) if "=" not in one or Path(one).exists() else one.partition("=")[::2] for one in given]
     chosen = [name for name, _ in pairs if name]
     twice = next((name for name in chosen if chosen.count(name) > 1), None)
     if twice is not None:

@@ -229,6 +229,13 @@ class ServingModel:
             "example": [self.name(column) for column in self.example], "curve": self.curve is not None,
         }  # fmt: skip
 
+    def short_summary(self) -> dict[str, Any]:
+        """What tells it from others."""
+        return {
+            "name": self.served_as, "model": type(self.model).__name__, "checksum": self.checksum,
+            "users": self.model.n_users_, "items": len(self.items), "rule": self.rule, "curve": self.curve is not None,
+        }  # fmt: skip
+
 
 class ModelHolder:
     """Holds the models that are served now, by name, each of which may be another one a moment later.
