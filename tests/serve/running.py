@@ -66,12 +66,13 @@ def wait_for(true, seconds=60.0):
 class Server:
     """``deql serve`` as a process; ``wait`` until it answers.
 
-    ``before`` is run in the process first; ``stdin`` is its standard input, if not that of the tests.
+    ``before`` is run in the process first; ``stdin`` is its standard input, if not that of the tests; ``beside`` are
+    the paths of other models, by their names.
     """
 
     def __init__(self, model: Path, log: Path, before="", stdin=None, **settings):
         compile_kernels()
-        self.settings = Settings(str(model), port=0, **settings)
+        self.settings = Settings({model.stem: str(model)} | settings.pop("beside", {}), port=0, **settings)
         self.model, self.log = model, log
         program = [sys.executable, "-c", before + _PROGRAM, self.settings.to_json()]
         with log.open("wb") as file:

@@ -25,7 +25,7 @@ BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
 
 def asker(served, **settings):
     served.warm()
-    return Asker(create_app(ModelHolder(served), Settings("x.deql", limits=LIMITS, quiet=True, **settings)))
+    return Asker(create_app(ModelHolder(served), Settings({"x": "x.deql"}, limits=LIMITS, quiet=True, **settings)))
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,7 @@ def test_models_without_a_rule(toy, kind):
 
 def test_not_ready_and_reload(model):
     host = ModelHolder()
-    api = Asker(create_app(host, Settings("x.deql", token="t", quiet=True)))
+    api = Asker(create_app(host, Settings({"x": "x.deql"}, token="t", quiet=True)))
     proof = {"authorization": "Bearer t"}
     status, answer = api.ask("GET", "/ready", headers=proof)
     assert (status, answer["error"]["code"]) == (503, "not_ready")
@@ -313,8 +313,8 @@ def test_not_ready_and_reload(model):
     assert api.ask("POST", "/admin/reload", headers=proof)[1]["error"]["code"] == "model_rejected"
 
     async def reload():
-        host.current = ServingModel(model, "new")
-        return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1}
+        host.swap(ServingModel(model, "new"))
+        return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1, "models": []}
 
     host.reload = reload
     assert api.ask("POST", "/admin/reload", headers=proof)[1]["changed"]
@@ -343,3 +343,65 @@ def test_a_failing_query_fails_alone(model, monkeypatch):
     api = asker(served)
     answers = api.together([("POST", "/recommend", {"histories": [["egg"]], "k": k}) for k in (2, 3, 4)])
     assert [status for status, _ in answers] == [200, 500, 200]
+
+
+@pytest.fixture(scope="module")
+def two(model, toy):
+    slim = deql.SLIM().fit(toy.take_items(np.arange(4)))
+    served = [ServingModel(model, "c0ffee"), ServingModel(slim, "beef", served_as="small one")]
+    return Asker(create_app(ModelHolder(*served), Settings({"x": "x.deql"}, limits=LIMITS, quiet=True)))
+
+
+def test_several_models(two, model):
+    _, answer = two.ask("GET", "/v1/models")
+    assert [(one["name"], one["model"], one["checksum"], one["items"]) for one in answer["models"]] == [
+        ("model", "DEQL", "c0ffee", 5), ("small one", "SLIM", "beef", 4),
+    ]  # fmt: skip
+    assert [one["rule"] for one in answer["models"]] == [
+        {"b": 0.5, "zero_diagonal": False, "popularity_power": 0.0}, None,
+    ]  # fmt: skip
+    history = {"histories": [["egg"]]}
+    for name, checksum in ((None, "c0ffee"), ("model", "c0ffee"), ("small one", "beef")):
+        _, answer = two.ask("POST", "/v1/recommend", history | ({} if name is None else {"model": name}))
+        assert answer["checksum"] == checksum
+    for path in ("items", "items/egg/similar", "items/egg/neighbours", "model", "model/diagonal"):
+        assert two.headers("GET", f"/v1/{path}?model=small%20one")["x-model-checksum"] == "beef"
+        assert two.headers("GET", f"/v1/{path}")["x-model-checksum"] == "c0ffee"
+    assert two.ask("GET", "/v1/model?model=small%20one")[1]["name"] == "small one"
+    assert two.ask("GET", "/v1/items?model=small%20one")[1]["items"] != two.ask("GET", "/v1/items")[1]["items"]
+    body = {"history": ["egg"], "item": "jam", "model": "small one"}
+    assert two.ask("POST", "/v1/explain", body)[1]["checksum"] == "beef"
+
+
+def test_a_model_that_is_not_there(two):
+    for method, path, body in [
+        ("POST", "/v1/recommend", {"histories": [["egg"]], "model": "gold"}),
+        ("POST", "/v1/explain", {"history": ["egg"], "item": "tea", "model": "gold"}),
+        ("GET", "/v1/items?model=gold", None), ("GET", "/v1/items/egg/similar?model=gold", None),
+        ("GET", "/v1/items/egg/neighbours?model=gold", None), ("GET", "/v1/model?model=gold", None),
+        ("GET", "/v1/model/diagonal?model=gold", None), ("GET", "/v1/model/curve?model=gold", None),
+    ]:  # fmt: skip
+        status, answer = two.ask(method, path, body)
+        message = "there is no model 'gold' here, but 'model', 'small one'"
+        assert (status, answer["error"]) == (404, {"code": "unknown_model", "message": message})
+
+
+@pytest.mark.parametrize("change", [{"b": 1.0}, {"b": "x"}, {"k": 51}, {"strict": True, "histories": [["gold"]]}])
+def test_errors_say_which_model_was_asked(two, change):
+    """So that a page that knows another model hears of it whatever it asks."""
+    body = {"histories": [["egg"]], "model": "small one"} | change
+    assert two.ask("POST", "/v1/recommend", body)[0] == 422
+    assert two.headers("POST", "/v1/recommend", body)["x-model-checksum"] == "beef"
+    assert two.headers("POST", "/v1/recommend", b"{")["x-model-checksum"] == "c0ffee"
+    for path in ("items/egg/similar?k=x&model=small%20one", "items/gold/similar?model=small%20one"):
+        assert two.headers("GET", f"/v1/{path}")["x-model-checksum"] == "beef"
+    assert "x-model-checksum" not in two.headers("GET", "/health")
+
+
+def test_paths_without_a_version_still_answer(two):
+    for path in ("items?q=e", "items/egg/similar", "items/egg/neighbours", "model", "models", "model/diagonal"):
+        assert two.ask("GET", f"/{path}") == two.ask("GET", f"/v1/{path}")
+    body = {"histories": [["egg"]]}
+    assert two.ask("POST", "/recommend", body) == two.ask("POST", "/v1/recommend", body)
+    assert all(path.startswith("/v1/") or path in ("/health", "/ready", "/metrics")
+               for path in two.ask("GET", "/openapi.json")[1]["paths"])  # fmt: skip

@@ -33,7 +33,7 @@ def app():
     model = deql.DEQL(1.0, 0.3, 0.5).fit(deql.Interactions.from_pairs(*zip(*pairs, strict=True)))
     curve = {"metric": "m", "b": [0.0], "values": {"m": [1.0]}, "errors": {"m": [0.0]}, "best": {"m": 0.0},
              "parameters": {}}  # fmt: skip
-    return create_app(ModelHolder(ServingModel(model, curve=curve)), Settings("x.deql", token="t", quiet=True))
+    return create_app(ModelHolder(ServingModel(model, curve=curve)), Settings({"x": "x.deql"}, token="t", quiet=True))
 
 
 schema = schemathesis.openapi.from_asgi("/openapi.json", app(), headers={"Authorization": "Bearer t"})

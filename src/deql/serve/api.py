@@ -6,6 +6,7 @@ Requests that wait at the same time are ranked together, and none waits for all 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections import deque
@@ -15,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi import Path as InPath
 from fastapi import Query as InQuery
 from fastapi.exceptions import RequestValidationError
@@ -30,7 +31,7 @@ import deql
 from deql._system.formatting import as_json
 from deql.errors import DeqlError, UnknownItemError, name_some
 from deql.serve import answers, schemas
-from deql.serve.middleware import RequestMiddleware, internal_message
+from deql.serve.middleware import CHECKSUM, RequestMiddleware, internal_message
 from deql.serve.monitoring import Metrics
 from deql.serve.schemas import ApiError, error_response
 from deql.serve.serving_model import ModelHolder, Query, RankedColumns, ServingModel
@@ -53,11 +54,13 @@ _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and t
 
 Errors are `{"error": {"code": …, "message": …}}`; codes do not change between versions. An item is named by its id:
 an integer where the model's ids are integers, else text. `b`, `zero_diagonal` and `popularity_power` may be given
-with any question: they make another model on the same inverse, for that request."""
+with any question: they make another model on the same inverse, for that request. `model` names one of the models
+where there are several; the header `X-Model-Checksum` of an answer, be it an error, says which one was asked."""
 
 _KINDS_OF_ID = ("int", "str")
 
 RuleInQuery = Annotated[schemas.RuleChange, InQuery()]
+ModelInQuery = Annotated[schemas.ModelChoice, InQuery()]
 ItemInPath = Annotated[str, InPath(description="Item id; slashes may be part of it.")]
 
 
@@ -74,6 +77,11 @@ class _AnyPath(Convertor[str]):
 
 
 register_url_convertor("any", _AnyPath())
+
+
+class _Items(schemas.ModelChoice):
+    q: Annotated[str, InQuery(max_length=200, description="Part of a name.", examples=["gimp"])] = ""
+    limit: Annotated[int, InQuery(ge=1, le=100, description="How many.")] = 20
 
 
 class _Similar(schemas.RuleChange):
@@ -105,22 +113,27 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
         redoc_url=None,
         redirect_slashes=False,
     )
-    _add_errors(api)
-    _add_questions(api, holder, settings, Batcher(metrics.batch))
-    _add_model(api, holder, settings)
-    _add_operations(api, holder, settings, metrics)
+    _add_errors(api, holder)
+    questions = APIRouter()
+    _add_questions(questions, holder, settings, Batcher(metrics.batch))
+    _add_models(questions, holder, settings)
+    if settings.token is not None:
+        _add_admin(questions, holder)
+    api.include_router(questions, prefix="/v1")
+    api.include_router(questions, include_in_schema=False)  # as they were called before there were versions
+    _add_operations(api, holder, metrics)
     _add_page(api)
     return RequestMiddleware(api, settings, metrics)
 
 
-def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batcher: Batcher) -> None:
+def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batcher: Batcher) -> None:
     limits = settings.limits
     long_answers = asyncio.Semaphore(_LONG_AT_ONCE)
 
-    @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 413, 415, 422, 503))
-    async def recommend(asked: schemas.RecommendRequest) -> Response:
+    @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 404, 413, 415, 422, 503))
+    async def recommend(request: Request, asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
-        serving = _current(holder)
+        serving = _asked_for(request, holder, asked.model)
         queries, unknown = answers.queries_of(serving, asked, limits)
         if asked.explain is None and asked.k * len(queries) <= _SHORT:
             lists = await batcher.rank(serving, queries)
@@ -133,23 +146,22 @@ def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batche
                 lambda: _json(answers.recommendations(serving, asked, queries, lists, unknown))
             )
 
-    @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
-    async def explain(asked: schemas.ExplainRequest) -> Response:
+    @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 404, 413, 415, 422, 503))
+    async def explain(request: Request, asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
-        return _json(await asyncio.to_thread(answers.explanation, _current(holder), asked, limits))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(await asyncio.to_thread(answers.explanation, serving, asked, limits))
 
-    @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 422, 503))
-    async def items(
-        q: Annotated[str, InQuery(max_length=200, description="Part of a name.", examples=["gimp"])] = "",
-        limit: Annotated[int, InQuery(ge=1, le=100, description="How many.")] = 20,
-    ) -> Response:
+    @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 404, 422, 503))
+    async def items(request: Request, asked: Annotated[_Items, InQuery()]) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
-        return _json(await asyncio.to_thread(answers.items, _current(holder), q, limit))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(await asyncio.to_thread(answers.items, serving, asked.q, asked.limit))
 
     @api.get("/items/{item:any}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
-    async def similar(item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
+    async def similar(request: Request, item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
         """The items that having this one speaks for most."""
-        serving = _current(holder)
+        serving = _asked_for(request, holder, asked.model)
         column = _column(serving, item)
         answers.check_number("k", asked.k, limits.k)
         serving.ruled(asked.rule)
@@ -157,35 +169,55 @@ def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batche
         return _json(answers.similar(serving, column, ranked))
 
     @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
-    async def neighbours(item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
+    async def neighbours(request: Request, item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
         """The neighbourhood of an item: a directed graph of signed weights."""
-        serving = _current(holder)
+        serving = _asked_for(request, holder, asked.model)
         column = _column(serving, item)
         return _json(await asyncio.to_thread(answers.neighbours, serving, column, asked.k, asked.rule))
 
 
-def _add_model(api: FastAPI, holder: ModelHolder, settings: Settings) -> None:
-    @api.get("/model", tags=["model"], **_answers(schemas.ModelAnswer, 503))
-    async def model() -> Response:
+def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings) -> None:
+    @api.get("/models", tags=["model"], **_answers(schemas.ModelsAnswer, 422, 503))
+    async def models() -> Response:
+        """The models, by name; the first is that of requests that name none."""
+        holder.get()  # there is one
+        return _json({"models": [as_json(serving.short_summary()) for serving in holder.models]})
+
+    @api.get("/model", tags=["model"], **_answers(schemas.ModelAnswer, 404, 422, 503))
+    async def model(request: Request, asked: ModelInQuery) -> Response:
         """The model: parameters, what it learned from, its checksum, and this server's limits."""
-        limits = vars(settings.limits)
-        return _json(as_json(_current(holder).summary() | {"version": deql.__version__, "limits": limits}))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(as_json(serving.summary() | {"version": deql.__version__, "limits": vars(settings.limits)}))
 
-    @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 422, 503))
-    async def diagonal(asked: RuleInQuery) -> Response:
+    @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 404, 422, 503))
+    async def diagonal(request: Request, asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
-        return _json(await asyncio.to_thread(answers.diagonal, _current(holder), asked.rule))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(await asyncio.to_thread(answers.diagonal, serving, asked.rule))
 
-    @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 503))
-    async def curve() -> Response:
+    @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 422, 503))
+    async def curve(request: Request, asked: ModelInQuery) -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
-        found = _current(holder).curve
+        found = _asked_for(request, holder, asked.model).curve
         if found is None:
             raise ApiError(404, "no_curve", "this server was started without a tuning journal: see --journal")
         return _json(as_json(found))
 
 
-def _add_operations(api: FastAPI, holder: ModelHolder, settings: Settings, metrics: Metrics) -> None:
+def _add_admin(api: APIRouter, holder: ModelHolder) -> None:
+    @api.post("/admin/reload", tags=["operations"], **_answers(schemas.ReloadAnswer, 409))
+    async def reload() -> Response:
+        """Read the model files again.
+
+        Requests are answered meanwhile. A file that is no model leaves its model as it is, and the others are read.
+        """
+        try:
+            return _json(await holder.reload())
+        except ReloadError as error:
+            raise ApiError(409, "model_rejected", str(error)) from None
+
+
+def _add_operations(api: FastAPI, holder: ModelHolder, metrics: Metrics) -> None:
     @api.head("/health", include_in_schema=False)
     @api.get("/health", tags=["operations"], **_answers(schemas.StatusAnswer))
     async def health() -> Response:
@@ -195,23 +227,12 @@ def _add_operations(api: FastAPI, holder: ModelHolder, settings: Settings, metri
     @api.get("/ready", tags=["operations"], **_answers(schemas.StatusAnswer, 503))
     async def ready() -> Response:
         """That a model is loaded."""
-        return _json({"status": "ready", "checksum": _current(holder).checksum})
+        return _json({"status": "ready", "checksum": holder.get().checksum})
 
     @api.get("/metrics", tags=["operations"], response_model=None, responses={200: {"content": {"text/plain": {}}}})
     def numbers() -> Response:
         """What Prometheus reads."""
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    if settings.token is None:
-        return
-
-    @api.post("/admin/reload", tags=["operations"], **_answers(schemas.ReloadAnswer, 409))
-    async def reload() -> Response:
-        """Read the model file again. Requests are answered meanwhile; a file that is no model changes nothing."""
-        try:
-            return _json(await holder.reload())
-        except ReloadError as error:
-            raise ApiError(409, "model_rejected", str(error)) from None
 
 
 def _add_page(api: FastAPI) -> None:
@@ -228,7 +249,7 @@ def _add_page(api: FastAPI) -> None:
     api.mount("/page", StaticFiles(directory=PAGE))
 
 
-def _add_errors(api: FastAPI) -> None:
+def _add_errors(api: FastAPI, holder: ModelHolder) -> None:
     @api.exception_handler(ApiError)
     async def of_api(request: Request, error: ApiError) -> Response:
         return error_response(error.status, error.code, error.message)
@@ -245,6 +266,7 @@ def _add_errors(api: FastAPI) -> None:
 
     @api.exception_handler(RequestValidationError)
     async def of_schema(request: Request, error: RequestValidationError) -> Response:
+        _note_model(request, holder, error.body)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.method == "POST" and not re.fullmatch(r"application/(.*\+)?json", kind):
             return error_response(
@@ -289,10 +311,18 @@ def _place(where: Sequence[Any]) -> str:
     return ".".join(str(part) for part in inside) or {"query": "the address"}.get(where[0], "the body")
 
 
-def _current(holder: ModelHolder) -> ServingModel:
-    if holder.current is None:
-        raise ApiError(503, "not_ready", "the model is being loaded: try again in a moment")
-    return holder.current
+def _asked_for(request: Request, holder: ModelHolder, name: str | None) -> ServingModel:
+    """The model that a request is about, whose checksum its answer will have."""
+    serving = holder.get(name)
+    setattr(request.state, CHECKSUM, serving.checksum)
+    return serving
+
+
+def _note_model(request: Request, holder: ModelHolder, body: Any) -> None:
+    """The same for a request that cannot be answered, as far as it can be told."""
+    name = body.get("model") if isinstance(body, dict) else request.query_params.get("model")
+    with contextlib.suppress(ApiError):
+        _asked_for(request, holder, name if isinstance(name, str) else None)
 
 
 def _column(serving: ServingModel, item: str) -> int:

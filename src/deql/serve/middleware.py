@@ -27,6 +27,7 @@ from deql.serve.schemas import ApiError, error_response
 from deql.serve.settings import Settings
 
 __all__ = [
+    "CHECKSUM",
     "CONNECTION",
     "STARTED",
     "RequestContext",
@@ -44,6 +45,9 @@ STARTED = "started"
 
 CONNECTION = "connection"
 """Where, in a scope's state, the connection is, which is told when a request begins and when it is answered."""
+
+CHECKSUM = "checksum"
+"""Where, in a scope's state, the app says which model is asked; its answer, be it an error, has that as a header."""
 
 _PAGES = frozenset({"/", "/docs"})
 _ELSEWHERE = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -224,7 +228,7 @@ class RequestContext:
             self._connection.begin()
         self.deadline = state.get(STARTED, asyncio.get_running_loop().time()) + seconds
         self.path: str = scope["path"]
-        self.is_admin = self.path.startswith("/admin/")
+        self.is_admin = _is_admin(self.path)
         self.body = bytearray()
         self.more = True  # of the body is to come
         self.gone = self._replayed = False
@@ -260,7 +264,11 @@ class RequestContext:
         """Send a part of the answer, its headers completed."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": with_security_headers(message.get("headers", []), self.id, self.path)}
+            headers = with_security_headers(message.get("headers", []), self.id, self.path)
+            checksum = self.scope["state"].get(CHECKSUM)
+            if checksum is not None:
+                headers.append((b"x-model-checksum", checksum.encode()))
+            message = {**message, "headers": headers}
         elif message["type"] == "http.response.body":
             self.sent += len(message.get("body", b""))
         await self._send(message)
@@ -296,12 +304,12 @@ def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
 
     Examples
     --------
-    >>> refusal(ApiError(401, "unauthorized", "who is there?"), "/admin/reload").headers["www-authenticate"]
+    >>> refusal(ApiError(401, "unauthorized", "who is there?"), "/v1/admin/reload").headers["www-authenticate"]
     'Bearer realm="deql"'
     """
     headers = {}
     if error.status == 401:  # what administers takes no Basic: browsers send it unasked
-        asked_for = "Bearer" if path.startswith("/admin/") else "Basic"
+        asked_for = "Bearer" if _is_admin(path) else "Basic"
         charset = ', charset="UTF-8"' if asked_for == "Basic" else ""
         headers["WWW-Authenticate"] = f'{asked_for} realm="deql"{charset}'
     if error.status == 503:
@@ -309,6 +317,10 @@ def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
     if last:
         headers["Connection"] = "close"
     return error_response(error.status, error.code, error.message, headers)
+
+
+def _is_admin(path: str) -> bool:
+    return path.startswith(("/v1/admin/", "/admin/"))
 
 
 def with_security_headers(headers: Headers, request_id: str, path: str = "") -> Headers:

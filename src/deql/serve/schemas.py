@@ -32,7 +32,10 @@ __all__ = [
     "ExplainRequest",
     "ItemsAnswer",
     "ModelAnswer",
+    "ModelChoice",
+    "ModelsAnswer",
     "NeighboursAnswer",
+    "NoParameters",
     "RecommendAnswer",
     "RecommendRequest",
     "ReloadAnswer",
@@ -63,18 +66,10 @@ class RuleOverrides(NamedTuple):
 OWN_RULE = RuleOverrides()
 
 
-class RuleChange(BaseModel):
-    """Another rule on the same P, for this request only. What is left out stays as the model has it."""
+class NoParameters(BaseModel):
+    """What all questions have in common: a name that is not known is an error."""
 
     model_config = ConfigDict(extra="forbid")
-
-    b: Annotated[
-        float | None, Field(ge=0, le=1e6, allow_inf_nan=False, description="b/a: how much kept entries count.")
-    ] = None
-    zero_diagonal: Annotated[bool | None, Field(description="Whether an item may not speak for itself.")] = None
-    popularity_power: Annotated[
-        float | None, Field(ge=-10, le=10, allow_inf_nan=False, description="α: above 0 holds popular items back.")
-    ] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -88,6 +83,26 @@ class RuleChange(BaseModel):
                 "unknown_parameter", "there is no parameter {name}", {"name": name_some([unknown])}
             )
         return given
+
+
+class ModelChoice(NoParameters):
+    """Which model is asked."""
+
+    model: Annotated[
+        StrictStr | None, Field(description="The name of a model, where there are several; else the first.")
+    ] = None
+
+
+class RuleChange(ModelChoice):
+    """Another rule on the same P, for this request only. What is left out stays as the model has it."""
+
+    b: Annotated[
+        float | None, Field(ge=0, le=1e6, allow_inf_nan=False, description="b/a: how much kept entries count.")
+    ] = None
+    zero_diagonal: Annotated[bool | None, Field(description="Whether an item may not speak for itself.")] = None
+    popularity_power: Annotated[
+        float | None, Field(ge=-10, le=10, allow_inf_nan=False, description="α: above 0 holds popular items back.")
+    ] = None
 
     @property
     def rule(self) -> RuleOverrides:
@@ -220,7 +235,8 @@ class _Data(BaseModel):
 class ModelAnswer(BaseModel):
     """The model that is served."""
 
-    model: str
+    name: str = Field(description="What requests call it.")
+    model: str = Field(description="Its kind.")
     parameters: dict[str, Any]
     data: _Data
     checksum: str
@@ -230,6 +246,22 @@ class ModelAnswer(BaseModel):
     limits: dict[str, int]
     example: list[_Named]
     curve: bool
+
+
+class _ShortModel(BaseModel):
+    name: str = Field(description="What requests call it.")
+    model: str = Field(description="Its kind.")
+    checksum: str
+    users: int
+    items: int
+    rule: dict[str, Any] | None
+    curve: bool
+
+
+class ModelsAnswer(BaseModel):
+    """The models that are served; the first is that of requests that name none."""
+
+    models: list[_ShortModel]
 
 
 class DiagonalAnswer(BaseModel):
@@ -260,13 +292,20 @@ class StatusAnswer(BaseModel):
     checksum: str | None = None
 
 
-class ReloadAnswer(BaseModel):
-    """The model that is served now."""
-
+class _Reloaded(BaseModel):
+    name: str
     checksum: str
     changed: bool
+
+
+class ReloadAnswer(BaseModel):
+    """The models that are served now; ``checksum`` is that of the first."""
+
+    checksum: str
+    changed: bool = Field(description="Whether any of them is another one.")
     workers: int
     seconds: float
+    models: list[_Reloaded]
 
 
 class _Error(BaseModel):

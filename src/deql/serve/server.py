@@ -88,10 +88,22 @@ def run(settings: Settings, ready: Callable[[str], None] | None = None) -> int:
     if os.name != "posix":
         raise ParameterError("deql serve needs a Unix system, such as Linux or macOS")
     with bind(settings.host, settings.port) as listener:
-        first = snapshot.take(Path(settings.model))
+        first = _take_all(settings.models)
         with _folder() as folder:
             monitoring.configure_logs()
             return _Supervisor(settings, listener, first, folder, ready).run()
+
+
+def _take_all(models: dict[str, str]) -> dict[str, Snapshot]:
+    taken: dict[str, Snapshot] = {}
+    try:
+        for name, path in models.items():
+            taken[name] = snapshot.take(Path(path))
+    except BaseException:
+        for copy in taken.values():
+            copy.close()
+        raise
+    return taken
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -151,7 +163,7 @@ class _Supervisor:
     """Runs uvicorn's process manager, and does what signals say."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, first: Snapshot, folder: str,
+        self, settings: Settings, listener: socket.socket, first: dict[str, Snapshot], folder: str,
         ready: Callable[[str], None] | None,
     ) -> None:  # fmt: skip
         self._settings, self._listener, self._folder, self._ready = settings, listener, folder, ready
@@ -198,9 +210,12 @@ class _Supervisor:
             self._said_ready = True
         host, port = self._listener.getsockname()[:2]
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-        model, checksum = self._settings.model, self._share.current.checksum
-        log("start", url=url, model=model, checksum=checksum, workers=self._settings.workers)
-        notify_systemd("READY=1", f"STATUS=serving {model} at {url}")
+        paths = self._settings.models
+        models = [
+            {"name": name, "file": paths[name], "checksum": had.checksum} for name, had in self._share.current.items()
+        ]
+        log("start", url=url, models=models, workers=self._settings.workers)
+        notify_systemd("READY=1", f"STATUS=serving {', '.join(paths.values())} at {url}")
         if self._ready is not None:
             self._ready(url)
 
