@@ -253,27 +253,6 @@ def test_nobody_waits_for_a_long_body_of_errors(api):
         assert time.process_time() - began < 0.5
 
 
-def test_a_short_request_does_not_wait_for_all_of_a_long_one(model, monkeypatch):
-    from deql.serve import api as api_module
-
-    monkeypatch.setattr(api_module, "_ITEMS_AT_ONCE", 2)
-    served, batches = ServingModel(model), []
-    real = served.rank
-
-    def noted(queries):
-        batches.append([query.k for query in queries])
-        return real(queries)
-
-    monkeypatch.setattr(served, "rank", noted)
-    long = {"histories": [["egg"], ["tea"], ["jam"]], "k": 3}
-    short = {"histories": [["egg"]], "k": 2}
-    answers = asker(served).together([("POST", "/recommend", body) for body in (long, long, short)])
-    assert [status for status, _ in answers] == [200, 200, 200]
-    assert any(2 in batch for batch in batches[1:3])  # the first is that of warm()
-    assert sum(map(len, batches)) == 8
-    assert max(map(len, batches)) == 2
-
-
 def test_the_model_is_told(api, model):
     _, answer = api.ask("GET", "/model")
     assert (answer["model"], answer["parameters"]["l2"], answer["rule"]) == (
