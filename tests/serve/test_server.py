@@ -21,7 +21,7 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 from uvicorn.supervisors.multiprocess import Process
 
 from deql.errors import ModelFileError, ParameterError
-from deql.serve import monitoring, server, shared_model
+from deql.serve import monitoring, server, shared_model, supervisor
 from deql.serve.settings import Settings
 from deql.serve.snapshot import ReloadError
 from tests.serve.running import Server, compile_kernels, is_running, save_broken, save_model, wait_for
@@ -140,7 +140,7 @@ def test_workers_that_never_start(tmp_path, monkeypatch, caplog, fault):
         monkeypatch.setattr(spawn, "_python_exe", os.fsencode(false))
     else:
         monkeypatch.setattr(Process, "start", no_thread)
-    monkeypatch.setattr(server, "_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "_CHECK_SECONDS", 0.01)
     monkeypatch.setattr(monitoring, "configure_logs", lambda: None)
     told = []
     before = signal.getsignal(signal.SIGTERM), dict(os.environ)
@@ -247,26 +247,6 @@ def test_workers_that_start_during_a_reload(shared):
     starting.join()
     assert told == [None, "new"]  # it waited for it; the first are its settings
     assert share.ready == 2
-
-
-_SHORT_PATIENCE = """
-from deql.serve import server
-server._HUNG_SECONDS = 2
-"""
-
-
-def test_a_worker_that_hangs_is_replaced(tmp_path):
-    running = Server(save_model(tmp_path / "shop.deql"), tmp_path / "log", _SHORT_PATIENCE, threads=1)
-    try:
-        [worker] = running.wait().workers()
-        os.kill(worker, signal.SIGSTOP)
-        wait_for(lambda: set(running.workers()) - {worker})
-        running.recommend()  # it waited for the new one
-        assert running.events("worker_died")[-1]["worker"] == worker
-        assert not is_running(worker)
-        assert running.end() == 0
-    finally:
-        running.close()
 
 
 def test_systemd_is_told(tmp_path, monkeypatch):
