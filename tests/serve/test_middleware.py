@@ -206,13 +206,14 @@ PARSERS = [
 
 @asynccontextmanager
 async def listening(parser, app, seconds=0.2):
-    """A server with little patience, in this process: its port and its connections."""
+    """A server with little patience, in this process, of an app or a whole service: its port and its connections."""
     module = importlib.import_module(f"uvicorn.protocols.http.{parser}_impl")
     base = module.H11Protocol if parser == "h11" else module.HttpToolsProtocol
     settings = Settings({"shop": "shop.deql"}, host="a", timeout=seconds, connections=4, quiet=True)
     config = uvicorn.Config(
-        RequestMiddleware(app, settings, Metrics()), http=partial(ClientConnection, parser=base), log_config=None,
-        ws="none", proxy_headers=False, timeout_keep_alive=1,
+        app if isinstance(app, RequestMiddleware) else RequestMiddleware(app, settings, Metrics()),
+        http=partial(ClientConnection, parser=base), log_config=None, ws="none", proxy_headers=False,
+        timeout_keep_alive=1,
     )  # fmt: skip
     config.load()
     state = ServerState()
@@ -223,6 +224,8 @@ async def listening(parser, app, seconds=0.2):
     finally:
         server.close()
         await server.wait_closed()
+        if state.tasks:  # an answer that is read already, and not yet put away
+            await asyncio.wait(state.tasks, timeout=0.5)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -277,7 +280,7 @@ def test_impatience(parser):
     assert silent == b""
     assert garbage.startswith(b"HTTP/1.1 400 ")
     assert fine.startswith(b"HTTP/1.1 200 ")
-    assert long.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+    assert long.startswith(b"HTTP/1.1 431 ")
     assert second.startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 408 " in second
     assert many.startswith(b"HTTP/1.1 503 ")

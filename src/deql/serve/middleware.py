@@ -17,7 +17,9 @@ import re
 import secrets
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,7 +31,9 @@ from deql.serve.settings import Settings
 __all__ = [
     "CHECKSUM",
     "CONNECTION",
+    "MOST_HEADER_BYTES",
     "STARTED",
+    "TARGET",
     "RequestContext",
     "RequestMiddleware",
     "host_is_allowed",
@@ -37,6 +41,7 @@ __all__ = [
     "new_id",
     "refusal",
     "shows_token",
+    "too_long",
     "with_security_headers",
 ]
 
@@ -46,8 +51,20 @@ STARTED = "started"
 CONNECTION = "connection"
 """Where, in a scope's state, the connection is, which is told when a request begins and when it is answered."""
 
+TARGET = "target"
+"""Where, in a scope's state, an address is that does not begin with a slash, as far as its parser tells it apart."""
+
 CHECKSUM = "checksum"
 """Where, in a scope's state, the app says which model is asked; its answer, be it an error, has that as a header."""
+
+MOST_HEADER_BYTES = 2**16
+"""Of a request's address and headers together."""
+
+_ABSOLUTE = re.compile(
+    rb"https?://(?:[^/?#@]*@)?(?P<host>(?:\[[0-9a-f:.]+\]|[^\]\[/?#@:]+)(?::[0-9]*)?)"
+    rb"(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?(?:#.*)?",
+    re.IGNORECASE,
+)
 
 _PAGES = frozenset({"/", "/docs"})
 _ELSEWHERE = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -114,6 +131,7 @@ class RequestMiddleware:
 
     async def _answer(self, request: RequestContext) -> None:
         try:
+            _check_form(request)
             self._check_host(request)
             if request.path != _OPEN:
                 self._check_token(request)
@@ -128,7 +146,7 @@ class RequestMiddleware:
 
     def _check_host(self, request: RequestContext) -> None:
         """Where nobody needs a token, a web page must not get in by having its own name point at this machine."""
-        if self._token is None and not host_is_allowed(request.header(b"host"), self.settings.host):
+        if self._token is None and not host_is_allowed(request.host, self.settings.host):
             raise ApiError(
                 421,
                 "misdirected",
@@ -196,7 +214,7 @@ class RequestMiddleware:
         seconds = time.monotonic() - request.started
         # The template, or where a folder of files is mounted.
         route = getattr(request.scope.get("route"), "path", None) or request.scope.get("root_path")
-        method = request.scope["method"] if request.scope["method"] in _METHODS else "other"
+        method = request.method if request.method in _METHODS else "other"
         # 499, as nginx has it: the client left before there was an answer.
         status = request.status or 499
         self._metrics.answered(route or "none", method, status, seconds)
@@ -214,31 +232,39 @@ class RequestContext:
     Parameters
     ----------
     scope, receive, send
-        As the server gave them. The app finds the request's id in ``scope["state"]["request_id"]``.
+        As the server gave them. The app finds the request's id in ``scope["state"]["request_id"]``, and is asked for
+        GET where the client wants HEAD, which is the same without a body.
     seconds : float
         How long it may take, from its first byte on.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, seconds: float) -> None:
-        self.scope, self.receive, self._send = scope, receive, send
+        self.receive, self._send, self.method = receive, send, scope["method"]
         self.started = time.monotonic()
         state = scope.setdefault("state", {})
+        self.scope = scope if self.method != "HEAD" else {**scope, "method": "GET"}
         self._connection = state.pop(CONNECTION, None)
         if self._connection is not None:
             self._connection.begin()
         self.deadline = state.get(STARTED, asyncio.get_running_loop().time()) + seconds
         self.path: str = scope["path"]
-        self.is_admin = _is_admin(self.path)
+        self.host = self.header(b"host")
         self.body = bytearray()
         self.more = True  # of the body is to come
         self.gone = self._replayed = False
         self.status = self.sent = 0
+        self._instead: bytes | None = None
         wanted = self.header(b"x-request-id")
         self.id = state["request_id"] = wanted.decode() if _SANE_ID.fullmatch(wanted) else new_id()
 
     def header(self, name: bytes) -> bytes:
         """The first header of this name; empty without one."""
         return next((value for key, value in self.scope["headers"] if key == name), b"")
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether something is to be changed."""
+        return _is_admin(self.path)
 
     @property
     def has_body(self) -> bool:
@@ -264,16 +290,31 @@ class RequestContext:
         """Send a part of the answer, its headers completed."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = with_security_headers(message.get("headers", []), self.id, self.path)
+            headers = with_security_headers(self._in_our_form(message.get("headers", [])), self.id, self.path)
             checksum = self.scope["state"].get(CHECKSUM)
             if checksum is not None:
                 headers.append((b"x-model-checksum", checksum.encode()))
             message = {**message, "headers": headers}
         elif message["type"] == "http.response.body":
+            if self._instead is not None:
+                message, self._instead = {**message, "body": self._instead}, b""
+            if self.method == "HEAD":
+                message = {**message, "body": b""}
             self.sent += len(message.get("body", b""))
         await self._send(message)
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self.finish()
+
+    def _in_our_form(self, headers: Headers) -> Headers:
+        """The headers of an answer; if it is an error that a library has put into words of its own, of ours instead."""
+        kinds = [value for name, value in headers if name.lower() == b"content-type"]
+        if self.status < 400 or kinds == [b"application/json"]:
+            return headers
+        about_range = "the Range header must be such as bytes=0-99, and within the file"
+        message = about_range if self.header(b"range") else HTTPStatus(self.status).phrase
+        ours = error_response(self.status, "invalid_request", message)
+        self._instead = bytes(ours.body)
+        return [*ours.raw_headers, *((name, value) for name, value in headers if name.lower() == b"content-range")]
 
     def finish(self) -> None:
         """Tell the connection, once, that nothing more is answered."""
@@ -297,6 +338,32 @@ class RequestContext:
                 while self.more:
                     await self.piece()
         await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _check_form(request: RequestContext) -> None:
+    """Refuse what parsers let through although HTTP does not; take an absolute address apart."""
+    scope = request.scope
+    target = scope["state"].pop(TARGET, None)
+    if target is None and not request.path.startswith("/"):  # h11 takes it for a path
+        target = scope["raw_path"] + b"?" * bool(scope["query_string"]) + scope["query_string"]
+    in_address = target or scope.get("raw_path", b"") + scope.get("query_string", b"")
+    size = len(in_address) + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    if size > MOST_HEADER_BYTES:
+        raise too_long()
+    if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        raise ApiError(400, "invalid_request", "there is more than one Host header: send one")
+    if target is not None:
+        _use_absolute(request, target)
+
+
+def _use_absolute(request: RequestContext, target: bytes) -> None:
+    """An address with a host in it is asked of that host, whatever the header says."""
+    found = _ABSOLUTE.fullmatch(target)
+    if found is None:
+        raise ApiError(400, "invalid_request", "the address must begin with a slash, or with http:// and a host")
+    raw_path, request.host = found["path"] or b"/", found["host"]
+    request.path = unquote(raw_path.decode("latin-1"))
+    request.scope.update({"path": request.path, "raw_path": raw_path, "query_string": found["query"] or b""})
 
 
 def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
@@ -340,6 +407,12 @@ def new_id() -> str:
 def internal_message(request_id: str) -> str:
     """What a client is told about an error that is ours."""
     return f"something went wrong inside the server; its log says more about the request {request_id}"
+
+
+def too_long() -> ApiError:
+    """What is said about too many bytes before the body."""
+    message = f"the headers of a request may have {MOST_HEADER_BYTES:,} bytes at most"
+    return ApiError(431, "invalid_request", message)
 
 
 def _too_large(most: int) -> ApiError:
