@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
@@ -11,7 +12,6 @@ from pydantic import (
     FailFast,
     Field,
     JsonValue,
-    StrictBool,
     StrictInt,
     StrictStr,
     model_validator,
@@ -31,17 +31,19 @@ __all__ = [
     "ExplainAnswer",
     "ExplainRequest",
     "ItemsAnswer",
+    "ItemsQuery",
     "ModelAnswer",
-    "ModelChoice",
+    "ModelQuery",
     "ModelsAnswer",
     "NeighboursAnswer",
-    "NoParameters",
+    "NeighboursQuery",
     "RecommendAnswer",
     "RecommendRequest",
     "ReloadAnswer",
-    "RuleChange",
     "RuleOverrides",
+    "RuleQuery",
     "SimilarAnswer",
+    "SimilarQuery",
     "StatusAnswer",
     "error_response",
 ]
@@ -51,6 +53,11 @@ Item = StrictInt | StrictStr
 
 Items = TypeAliasType("Items", Annotated[list[Item], FailFast()])
 """Looked at up to the first that is wrong: of half a million errors one would be told."""
+
+_TEXTS = frozenset({"model", "q"})
+"""The parameters in an address that are text."""
+
+_JSON_VALUE = re.compile(r"true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 _HISTORY: list[JsonValue] = ["libgtk-3-0", "libglib2.0-0", "python3"]
 
@@ -66,10 +73,17 @@ class RuleOverrides(NamedTuple):
 OWN_RULE = RuleOverrides()
 
 
-class NoParameters(BaseModel):
-    """What all questions have in common: a name that is not known is an error."""
+class ModelChoice(BaseModel):
+    """Which model is asked; what all questions have in common.
 
-    model_config = ConfigDict(extra="forbid")
+    Values are of their type already: no text for a number, no 1 for true. Names that are not known are an error.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: Annotated[str | None, Field(description="The name of a model, where there are several; else the first.")] = (
+        None
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -83,14 +97,6 @@ class NoParameters(BaseModel):
                 "unknown_parameter", "there is no parameter {name}", {"name": name_some([unknown])}
             )
         return given
-
-
-class ModelChoice(NoParameters):
-    """Which model is asked."""
-
-    model: Annotated[
-        StrictStr | None, Field(description="The name of a model, where there are several; else the first.")
-    ] = None
 
 
 class RuleChange(ModelChoice):
@@ -113,36 +119,86 @@ class RuleChange(ModelChoice):
 class RecommendRequest(RuleChange):
     """Histories to recommend for."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}]})
 
     histories: Annotated[list[Items], FailFast(), Field(description="One list of item ids for each user.")]
-    k: Annotated[StrictInt, Field(ge=1, description="How many items; at most as many as there are come.")] = 20
-    exclude_seen: Annotated[StrictBool, Field(description="Leave out the items of the history.")] = True
+    k: Annotated[int, Field(ge=1, description="How many items; at most as many as there are come.")] = 20
+    exclude_seen: Annotated[bool, Field(description="Leave out the items of the history.")] = True
     exclude: Annotated[Items | None, Field(description="Never recommend these.")] = None
     candidates: Annotated[Items | None, Field(description="Recommend only among these.")] = None
-    strict: Annotated[
-        StrictBool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")
-    ] = False
+    strict: Annotated[bool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")] = (
+        False
+    )
     explain: Annotated[
-        StrictInt | None, Field(ge=1, description="Give so many reasons with each item, the largest first.")
+        int | None, Field(ge=1, description="Give so many reasons with each item, the largest first.")
     ] = None
 
 
 class ExplainRequest(RuleChange):
     """A score to explain."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"history": _HISTORY, "item": "libcairo2", "k": 3}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"history": _HISTORY, "item": "libcairo2", "k": 3}]})
 
     history: Annotated[Items, Field(description="One user's items.")]
     item: Annotated[Item, Field(description="What to explain.")]
-    k: Annotated[
-        StrictInt | None, Field(ge=1, description="Only so many parts, the largest; the others are the rest.")
-    ] = None
-    strict: Annotated[
-        StrictBool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")
-    ] = False
+    k: Annotated[int | None, Field(ge=1, description="Only so many parts, the largest; the others are the rest.")] = (
+        None
+    )
+    strict: Annotated[bool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")] = (
+        False
+    )
+
+
+class FromQuery(ModelChoice):
+    """A question in an address, where everything is text: numbers, true and false are written as in JSON."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _typed(cls, given: Any) -> Any:
+        return {name: value if name in _TEXTS else _from_text(value) for name, value in given.items()}
+
+
+def _from_text(text: Any) -> Any:
+    """What a text means if it is a number, true or false; other texts stay what they are, and are found wrong later.
+
+    Examples
+    --------
+    >>> [_from_text(text) for text in ("5", "-2.5e1", "true", "yes", "05", " 5", "NaN")]
+    [5, -25.0, True, 'yes', '05', ' 5', 'NaN']
+    """
+    if not isinstance(text, str) or not _JSON_VALUE.fullmatch(text):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:  # thousands of digits
+        return text
+
+
+class ModelQuery(FromQuery):
+    """Which model is asked."""
+
+
+class RuleQuery(FromQuery, RuleChange):
+    """Another rule."""
+
+
+class ItemsQuery(FromQuery):
+    """A search by name."""
+
+    q: Annotated[str, Field(max_length=200, description="Part of a name.", examples=["gimp"])] = ""
+    limit: Annotated[int, Field(ge=1, le=100, description="How many.")] = 20
+
+
+class SimilarQuery(RuleQuery):
+    """How many similar items."""
+
+    k: Annotated[int, Field(ge=1, description="How many.")] = 10
+
+
+class NeighboursQuery(RuleQuery):
+    """How large a neighbourhood."""
+
+    k: Annotated[int, Field(ge=1, le=100, description="How many neighbours.")] = 12
 
 
 class _Named(BaseModel):
