@@ -17,10 +17,12 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 import uvicorn
 from uvicorn.server import ServerState
 
-from deql.serve import middleware
+from deql.serve import request_context
+from deql.serve.access import shows_token
 from deql.serve.connection import ClientConnection
-from deql.serve.middleware import STARTED, RequestMiddleware, shows_token
+from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import JsonLogFormatter, Metrics
+from deql.serve.request_context import STARTED
 from deql.serve.settings import Limits, Settings
 
 pytestmark = pytest.mark.serve
@@ -122,7 +124,7 @@ def test_what_is_refused_is_read_to_its_end(monkeypatch):
     asyncio.run(left.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, limits=Limits(body=10)), Metrics())))
     assert left.status == 413
     assert not left._pieces
-    monkeypatch.setattr(middleware, "_DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(request_context, "_DRAIN_SECONDS", 0.01)
     endless = Request(body=[], headers=[(b"content-length", b"50")])
     asyncio.run(endless.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, limits=Limits(body=10)), Metrics())))
     assert endless.code == "body_too_large"

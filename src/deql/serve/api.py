@@ -26,10 +26,11 @@ from starlette.staticfiles import StaticFiles
 import deql
 from deql._system.formatting import as_json
 from deql.errors import name_some
-from deql.serve import answers, openapi, schemas
+from deql.serve import answer_schemas, answers, openapi, schemas
 from deql.serve.errors import add_errors
-from deql.serve.middleware import CHECKSUM, RequestMiddleware
+from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import Metrics
+from deql.serve.request_context import CHECKSUM
 from deql.serve.schemas import ApiError
 from deql.serve.serving_model import ModelHolder, Query, RankedColumns, ServingModel
 from deql.serve.settings import Settings
@@ -128,7 +129,7 @@ def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batc
         "/recommend",
         tags=["recommend"],
         dependencies=_NO_QUERY,
-        **_answers(schemas.RecommendAnswer, 400, 404, 413, 415, 422),
+        **_answers(answer_schemas.RecommendAnswer, 400, 404, 413, 415, 422),
     )
     async def recommend(request: Request, asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
@@ -149,20 +150,20 @@ def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batc
         "/explain",
         tags=["recommend"],
         dependencies=_NO_QUERY,
-        **_answers(schemas.ExplainAnswer, 400, 404, 413, 415, 422),
+        **_answers(answer_schemas.ExplainAnswer, 400, 404, 413, 415, 422),
     )
     async def explain(request: Request, asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
         serving = _asked_for(request, holder, asked.model)
         return _json(await asyncio.to_thread(answers.explanation, serving, asked, limits))
 
-    @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 404, 422))
+    @api.get("/items", tags=["items"], **_answers(answer_schemas.ItemsAnswer, 404, 422))
     async def find_items(request: Request, asked: Annotated[schemas.ItemsQuery, InQuery()]) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
         serving = _asked_for(request, holder, asked.model)
         return _json(await asyncio.to_thread(answers.items, serving, asked.q, asked.limit))
 
-    @api.get("/items/{item:any}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422))
+    @api.get("/items/{item:any}/similar", tags=["items"], **_answers(answer_schemas.SimilarAnswer, 404, 422))
     async def similar_items(
         request: Request, item: ItemInPath, asked: Annotated[schemas.SimilarQuery, InQuery()]
     ) -> Response:
@@ -174,7 +175,7 @@ def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batc
         [ranked] = await batcher.rank(serving, [Query([column], asked.k, rule=asked.rule)])
         return _json(answers.similar(serving, column, ranked))
 
-    @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422))
+    @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(answer_schemas.NeighboursAnswer, 404, 422))
     async def neighbours(
         request: Request, item: ItemInPath, asked: Annotated[schemas.NeighboursQuery, InQuery()]
     ) -> Response:
@@ -185,25 +186,25 @@ def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batc
 
 
 def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings) -> None:
-    @api.get("/models", tags=["model"], dependencies=_NO_QUERY, **_answers(schemas.ModelsAnswer, 422))
+    @api.get("/models", tags=["model"], dependencies=_NO_QUERY, **_answers(answer_schemas.ModelsAnswer, 422))
     async def list_models() -> Response:
         """The models, by name; the first is that of requests that name none."""
         holder.get()  # there is one
         return _json({"models": [as_json(serving.short_summary()) for serving in holder.models]})
 
-    @api.get("/model", tags=["model"], **_answers(schemas.ModelAnswer, 404, 422))
+    @api.get("/model", tags=["model"], **_answers(answer_schemas.ModelAnswer, 404, 422))
     async def get_model(request: Request, asked: ModelInQuery) -> Response:
         """The model: parameters, what it learned from, its checksum, and this server's limits."""
         serving = _asked_for(request, holder, asked.model)
         return _json(as_json(serving.summary() | {"version": deql.__version__, "limits": vars(settings.limits)}))
 
-    @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 404, 422))
+    @api.get("/model/diagonal", tags=["model"], **_answers(answer_schemas.DiagonalAnswer, 404, 422))
     async def model_diagonal(request: Request, asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
         serving = _asked_for(request, holder, asked.model)
         return _json(await asyncio.to_thread(answers.diagonal, serving, asked.rule))
 
-    @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 422))
+    @api.get("/model/curve", tags=["model"], **_answers(answer_schemas.CurveAnswer, 404, 422))
     async def model_curve(request: Request, asked: ModelInQuery) -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
         found = _asked_for(request, holder, asked.model).curve
@@ -213,7 +214,9 @@ def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings) -> None
 
 
 def _add_admin(api: APIRouter, holder: ModelHolder) -> None:
-    @api.post("/admin/reload", tags=["operations"], dependencies=_NO_QUERY, **_answers(schemas.ReloadAnswer, 409, 422))
+    @api.post(
+        "/admin/reload", tags=["operations"], dependencies=_NO_QUERY, **_answers(answer_schemas.ReloadAnswer, 409, 422)
+    )
     async def reload_models() -> Response:
         """Read the model files again.
 
@@ -226,17 +229,20 @@ def _add_admin(api: APIRouter, holder: ModelHolder) -> None:
 
 
 def _add_operations(api: FastAPI, holder: ModelHolder, metrics: Metrics) -> None:
-    @api.get("/health", tags=["operations"], dependencies=_NO_QUERY, **_answers(schemas.StatusAnswer, 422))
+    @api.get("/health", tags=["operations"], dependencies=_NO_QUERY, **_answers(answer_schemas.StatusAnswer, 422))
     async def health() -> Response:
         """That the process answers; needs no token."""
         return _json({"status": "ok"})
 
-    @api.get("/ready", tags=["operations"], dependencies=_NO_QUERY, **_answers(schemas.StatusAnswer, 422))
+    @api.get("/ready", tags=["operations"], dependencies=_NO_QUERY, **_answers(answer_schemas.StatusAnswer, 422))
     async def ready() -> Response:
         """That a model is loaded."""
         return _json({"status": "ready", "checksum": holder.get().checksum})
 
-    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}, 422: {"model": schemas.ErrorAnswer}}
+    text: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"text/plain": {}}},
+        422: {"model": answer_schemas.ErrorAnswer},
+    }
 
     @api.get("/metrics", tags=["operations"], dependencies=_NO_QUERY, response_model=None, responses=text)
     def read_metrics() -> Response:
@@ -279,7 +285,7 @@ def _answers(model: Any, *errors: int) -> dict[str, Any]:
     """The documented answers of an operation."""
     return {
         "response_model": None,
-        "responses": {200: {"model": model}} | {status: {"model": schemas.ErrorAnswer} for status in errors},
+        "responses": {200: {"model": model}} | {status: {"model": answer_schemas.ErrorAnswer} for status in errors},
     }
 
 

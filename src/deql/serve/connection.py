@@ -16,7 +16,8 @@ from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from deql.serve.middleware import (
+from deql.serve.monitoring import log
+from deql.serve.request_context import (
     CONNECTION,
     MOST_HEADER_BYTES,
     STARTED,
@@ -26,7 +27,6 @@ from deql.serve.middleware import (
     too_long,
     with_security_headers,
 )
-from deql.serve.monitoring import log
 from deql.serve.schemas import ApiError
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from deql.errors import DeqlError, UnknownItemError, name_some
-from deql.serve.middleware import CHECKSUM, internal_message
+from deql.serve.middleware import internal_message
+from deql.serve.request_context import CHECKSUM
 from deql.serve.schemas import ApiError, error_response
 from deql.serve.serving_model import ModelHolder
 
