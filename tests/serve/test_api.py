@@ -14,6 +14,7 @@ pytest.importorskip("fastapi", reason="the service needs the extra serve")
 pytest.importorskip("prometheus_client", reason="the service needs the extra serve")
 
 from deql.serve.api import create_app
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Limits, Settings
 from deql.serve.snapshot import ReloadError
@@ -24,7 +25,7 @@ BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
 
 
 def asker(served, **settings):
-    served.warm()
+    rehearse(served)
     return Asker(create_app(ModelHolder(served), Settings({"x": "x.deql"}, limits=LIMITS, quiet=True, **settings)))
 
 

@@ -14,6 +14,7 @@ pytest.importorskip("prometheus_client", reason="the service needs the extra ser
 
 from deql.serve import turns
 from deql.serve.api import create_app
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from deql.serve.turns import LongAnswers
@@ -24,7 +25,7 @@ from tests.serve.asking import Asker
 def served(toy):
     """A model that notes the lengths of lists of each batch, which takes a moment; and those notes."""
     model, batches = ServingModel(deql.DEQL(1.0, b=0.5).fit(toy)), []
-    model.warm()
+    rehearse(model)
     rank = model.rank
 
     def noted(queries):
