@@ -16,6 +16,7 @@ pytest.importorskip("fastapi", reason="the service needs the extra serve")
 pytest.importorskip("prometheus_client", reason="the service needs the extra serve")
 
 from deql.serve.api import create_app
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Limits, Settings
 from deql.serve.snapshot import ReloadError
@@ -26,7 +27,7 @@ BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
 
 
 def asker(served, **settings):
-    served.warm()
+    rehearse(served)
     return Asker(create_app(ModelHolder(served), Settings({"x": "x.deql"}, limits=LIMITS, quiet=True, **settings)))
 
 
@@ -298,27 +299,6 @@ def test_nobody_waits_for_a_long_body_of_errors(api):
         began = time.process_time()
         assert api.ask("POST", "/recommend", body)[1]["error"]["code"] == "invalid_request"
         assert time.process_time() - began < 0.5
-
-
-def test_a_short_request_does_not_wait_for_all_of_a_long_one(model, monkeypatch):
-    from deql.serve import api as api_module
-
-    monkeypatch.setattr(api_module, "_ITEMS_AT_ONCE", 2)
-    served, batches = ServingModel(model), []
-    real = served.rank
-
-    def noted(queries):
-        batches.append([query.k for query in queries])
-        return real(queries)
-
-    monkeypatch.setattr(served, "rank", noted)
-    long = {"histories": [["egg"], ["tea"], ["jam"]], "k": 3}
-    short = {"histories": [["egg"]], "k": 2}
-    answers = asker(served).together([("POST", "/recommend", body) for body in (long, long, short)])
-    assert [status for status, _ in answers] == [200, 200, 200]
-    assert any(2 in batch for batch in batches[1:3])  # the first is that of warm()
-    assert sum(map(len, batches)) == 8
-    assert max(map(len, batches)) == 2
 
 
 def test_the_model_is_told(api, model):

@@ -21,7 +21,17 @@ from deql.serve.monitoring import FOLDER
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from tests.serve.asking import Asker
-from tests.serve.running import Asking, Server, basic, is_running, recommend, replace, save_model, wait_for
+from tests.serve.running import (
+    Asking,
+    Server,
+    basic,
+    is_running,
+    recommend,
+    replace,
+    save_broken,
+    save_model,
+    wait_for,
+)
 
 pytestmark = pytest.mark.serve
 
@@ -73,6 +83,8 @@ def test_bad_files_change_nothing(server):
         refused("cut short")
         replace(server.model, good[:-1] + bytes([good[-1] ^ 1]))
         refused("checksum")
+        save_broken(server.model)
+        refused("nan")
         server.model.unlink()
         refused("there is no model file")
         assert server.ask("GET", "/ready") == (200, {"status": "ready", "checksum": before})

@@ -49,10 +49,11 @@ def model():
 
 @pytest.fixture(scope="module")
 def host(model):
+    from deql.serve.rehearsal import rehearse
     from deql.serve.serving_model import ModelHolder, ServingModel
 
     served = ServingModel(model, "c0ffee", FIRST, CURVE)
-    served.warm()
+    rehearse(served)
     return ModelHolder(served)
 
 

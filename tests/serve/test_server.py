@@ -24,7 +24,7 @@ from deql.errors import ModelFileError, ParameterError
 from deql.serve import monitoring, server, shared_model
 from deql.serve.settings import Settings
 from deql.serve.snapshot import ReloadError
-from tests.serve.running import Server, is_running, save_model, wait_for
+from tests.serve.running import Server, compile_kernels, is_running, save_broken, save_model, wait_for
 
 pytestmark = pytest.mark.serve
 
@@ -116,6 +116,17 @@ def test_a_port_that_is_taken(tmp_path):
 def test_a_file_that_is_no_model(tmp_path):
     with pytest.raises(ModelFileError, match="there is no model file"):
         server.run(Settings({"none": str(tmp_path / "none.deql")}, port=0))
+
+
+def test_a_model_that_answers_nonsense(tmp_path, monkeypatch, caplog):
+    """Its file is whole, and still nothing is served: one sentence, for which the program ends with 2."""
+    monkeypatch.setattr(monitoring, "configure_logs", lambda: None)
+    path, told = save_broken(tmp_path / "shop.deql"), []
+    compile_kernels()
+    with pytest.raises(ModelFileError, match=r"shop\.deql.*nan"):
+        server.run(Settings({"shop": str(path)}, port=0, workers=2, threads=1), told.append)
+    assert not told
+    assert "give_up" not in caplog.messages
 
 
 def no_thread(*given):

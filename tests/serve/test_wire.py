@@ -13,6 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
 from deql.serve.api import create_app
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from tests.serve.test_middleware import PARSERS, listening, talk
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.serve, pytest.mark.parametrize("parser", PARSERS)]
 @pytest.fixture(scope="module")
 def model(toy):
     served = ServingModel(deql.EASE(l2=1.0).fit(toy), "c0ffee")
-    served.warm()
+    rehearse(served)
     return served
 
 

@@ -5,14 +5,8 @@ Requests that wait at the same time are ranked together, and none waits for all 
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Path as InPath
@@ -32,21 +26,17 @@ from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import Metrics
 from deql.serve.request_context import CHECKSUM
 from deql.serve.schemas import ApiError
-from deql.serve.serving_model import ModelHolder, Query, RankedColumns, ServingModel
+from deql.serve.serving_model import ModelHolder, Query, ServingModel
 from deql.serve.settings import Settings
 from deql.serve.snapshot import ReloadError
+from deql.serve.turns import Batcher, LongAnswers
 
-__all__ = ["PAGE", "Batcher", "create_app"]
+__all__ = ["PAGE", "create_app"]
 
 PAGE = Path(__file__).with_name("page")
 
 _SHORT = 500
 """Items in an answer that takes less time to make than to hand to another thread."""
-
-_LONG_AT_ONCE = 2
-
-_ITEMS_AT_ONCE = 2048
-"""Items of all histories of a batch: more make its pass longer, and hardly cheaper for each."""
 
 _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and two vectors.
 
@@ -110,8 +100,9 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
     openapi.complete(api, has_token=settings.token is not None)
     add_errors(api, holder)
     questions = APIRouter()
-    _add_questions(questions, holder, settings, Batcher(metrics.batch))
-    _add_models(questions, holder, settings)
+    long_answers = LongAnswers()
+    _add_questions(questions, holder, settings, Batcher(metrics.batch), long_answers)
+    _add_models(questions, holder, settings, long_answers)
     if settings.token is not None:
         _add_admin(questions, holder)
     api.include_router(questions, prefix="/v1")
@@ -121,9 +112,10 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
     return RequestMiddleware(api, settings, metrics)
 
 
-def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batcher: Batcher) -> None:
+def _add_questions(
+    api: APIRouter, holder: ModelHolder, settings: Settings, batcher: Batcher, long_answers: LongAnswers
+) -> None:
     limits = settings.limits
-    long_answers = asyncio.Semaphore(_LONG_AT_ONCE)
 
     @api.post(
         "/recommend",
@@ -135,16 +127,11 @@ def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batc
         """The best items for each history. Nobody needs to have been in the training data."""
         serving = _asked_for(request, holder, asked.model)
         queries, unknown = answers.queries_of(serving, asked, limits)
-        if asked.explain is None and asked.k * len(queries) <= _SHORT:
-            lists = await batcher.rank(serving, queries)
-            return _json(answers.recommendations(serving, asked, queries, lists, unknown))
-        # A long answer is not made on the event loop, where everybody would wait for it, and few at a time: then those
-        # that came first are answered in time, rather than all too late.
-        async with long_answers:
-            lists = await batcher.rank(serving, queries)
-            return await asyncio.to_thread(
-                lambda: _json(answers.recommendations(serving, asked, queries, lists, unknown))
-            )
+        lists = await batcher.rank(serving, queries)
+        pieces = answers.recommendations(serving, asked, queries, lists, unknown)
+        # A long answer is not made on the event loop, where everybody would wait for it.
+        is_short = asked.explain is None and asked.k * len(queries) <= _SHORT
+        return _sent("".join(pieces if is_short else await long_answers.make(pieces)))
 
     @api.post(
         "/explain",
@@ -155,13 +142,13 @@ def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batc
     async def explain(request: Request, asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
         serving = _asked_for(request, holder, asked.model)
-        return _json(await asyncio.to_thread(answers.explanation, serving, asked, limits))
+        return _json(await long_answers.call(answers.explanation, serving, asked, limits))
 
     @api.get("/items", tags=["items"], **_answers(answer_schemas.ItemsAnswer, 404, 422))
     async def find_items(request: Request, asked: Annotated[schemas.ItemsQuery, InQuery()]) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
         serving = _asked_for(request, holder, asked.model)
-        return _json(await asyncio.to_thread(answers.items, serving, asked.q, asked.limit))
+        return _json(await long_answers.call(answers.items, serving, asked.q, asked.limit))
 
     @api.get("/items/{item:any}/similar", tags=["items"], **_answers(answer_schemas.SimilarAnswer, 404, 422))
     async def similar_items(
@@ -182,10 +169,10 @@ def _add_questions(api: APIRouter, holder: ModelHolder, settings: Settings, batc
         """The neighbourhood of an item: a directed graph of signed weights."""
         serving = _asked_for(request, holder, asked.model)
         column = _column(serving, item)
-        return _json(await asyncio.to_thread(answers.neighbours, serving, column, asked.k, asked.rule))
+        return _json(await long_answers.call(answers.neighbours, serving, column, asked.k, asked.rule))
 
 
-def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings) -> None:
+def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings, long_answers: LongAnswers) -> None:
     @api.get("/models", tags=["model"], dependencies=_NO_QUERY, **_answers(answer_schemas.ModelsAnswer, 422))
     async def list_models() -> Response:
         """The models, by name; the first is that of requests that name none."""
@@ -202,14 +189,14 @@ def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings) -> None
     async def model_diagonal(request: Request, asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
         serving = _asked_for(request, holder, asked.model)
-        return _json(await asyncio.to_thread(answers.diagonal, serving, asked.rule))
+        return _json(await long_answers.call(answers.diagonal, serving, asked.rule))
 
     @api.get("/model/curve", tags=["model"], **_answers(answer_schemas.CurveAnswer, 404, 422))
     async def model_curve(request: Request, asked: ModelInQuery) -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
         found = _asked_for(request, holder, asked.model).curve
         if found is None:
-            raise ApiError(404, "no_curve", "this server was started without a tuning journal: see --journal")
+            raise ApiError(404, "no_curve", "no tuning journal of this model was given to the server: see --journal")
         return _json(as_json(found))
 
 
@@ -277,8 +264,11 @@ def _column(serving: ServingModel, item: str) -> int:
 
 
 def _json(value: dict[str, Any]) -> Response:
-    # Escaped to ASCII: a title may hold half a surrogate pair, which UTF-8 has no bytes for.
-    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
+    return _sent(answers.as_text(value))
+
+
+def _sent(text: str) -> Response:
+    return Response(text, media_type="application/json")
 
 
 def _answers(model: Any, *errors: int) -> dict[str, Any]:
@@ -287,82 +277,3 @@ def _answers(model: Any, *errors: int) -> dict[str, Any]:
         "response_model": None,
         "responses": {200: {"model": model}} | {status: {"model": answer_schemas.ErrorAnswer} for status in errors},
     }
-
-
-class _Waiting(NamedTuple):
-    model: ServingModel
-    query: Query
-    answer: asyncio.Future[RankedColumns]
-
-
-class Batcher:
-    """Ranks in one thread, a batch at a time; the kernels divide a batch among threads of their own.
-
-    Nothing waits for a batch to fill: of what came while the last one was worked on, the next takes one history from
-    each request in turn.
-
-    Parameters
-    ----------
-    tell : callable, optional
-        Called with the number of histories of each batch.
-    """
-
-    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
-        self._requests: deque[deque[_Waiting]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rank")
-        self._task: asyncio.Task[None] | None = None
-        self._tell = tell
-
-    async def rank(self, model: ServingModel, queries: Sequence[Query]) -> list[RankedColumns]:
-        """The lists for these queries, in their order."""
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[RankedColumns]] = [loop.create_future() for _ in queries]
-        waiting = [_Waiting(model, query, answer) for query, answer in zip(queries, answers, strict=True)]
-        self._requests.append(deque(waiting))
-        if self._task is None or self._task.done():
-            self._task = loop.create_task(self._work())
-        try:
-            return await asyncio.gather(*answers)
-        finally:
-            for answer in answers:  # of a request that was given up: not to be worked on
-                answer.cancel()
-
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while batch := self._next():
-            batch.sort(key=lambda waiting: id(waiting.model))  # more than one only while models are swapped
-            for model, group in groupby(batch, key=lambda waiting: waiting.model):
-                await self._answer(loop, model, list(group))
-
-    def _next(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
-        items = 0
-        while self._requests:
-            request = self._requests[0]
-            while request and request[0].answer.done():
-                request.popleft()
-            if not request:
-                self._requests.popleft()
-                continue
-            items += len(request[0].query.columns)
-            if batch and items > _ITEMS_AT_ONCE:
-                break
-            batch.append(request.popleft())
-            self._requests.rotate(-1)
-        return batch
-
-    async def _answer(self, loop: asyncio.AbstractEventLoop, model: ServingModel, batch: list[_Waiting]) -> None:
-        try:
-            if self._tell is not None:
-                self._tell(len(batch))
-            lists = await loop.run_in_executor(self._thread, model.rank, [waiting.query for waiting in batch])
-        except Exception as error:
-            if len(batch) > 1:  # only who caused it should hear of it
-                for waiting in batch:
-                    await self._answer(loop, model, [waiting])
-            elif not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
-            return
-        for waiting, ranked in zip(batch, lists, strict=True):
-            if not waiting.answer.done():
-                waiting.answer.set_result(ranked)

@@ -30,7 +30,7 @@ from typing import Any
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from deql.errors import ParameterError, reason
+from deql.errors import ModelFileError, ParameterError, reason
 from deql.serve import monitoring, snapshot
 from deql.serve.monitoring import FOLDER, forget_process, log, notify_systemd
 from deql.serve.settings import Settings
@@ -197,6 +197,8 @@ class _Supervisor:
                 self._wait(self._backoff())
             self._end()
         self._share.close()
+        if self._share.refused is not None and not self._said_ready:
+            raise ModelFileError(self._share.refused)
         if self._share.is_reloading:
             # Taking the interpreter down around a thread that is inside compiled code may end in a crash.
             atexit.register(_leave, self._exit_code)
@@ -239,7 +241,9 @@ class _Supervisor:
             self._failed_starts += 1
         self._forget(process for process in before if process not in self._manager.processes)  # those that hung, too
         self._gone.intersection_update(self._manager.processes)
-        if self._manager.should_exit.is_set() or (self._failed_starts >= _FAILED_STARTS and not self._share.ready):
+        if self._share.refused is not None and not self._said_ready:
+            self._stopping = True
+        elif self._manager.should_exit.is_set() or (self._failed_starts >= _FAILED_STARTS and not self._share.ready):
             self._give_up()
 
     def _forget(self, ended: Iterable[Any]) -> None:

@@ -127,12 +127,6 @@ class ServingModel:
         model = load(path, verify=verify)
         return cls(model, checksum(path), **known)
 
-    def warm(self) -> None:
-        """Answer once, so that the first to ask need not wait for kernels to be compiled, and pages to be read."""
-        self.rank([Query(self.example, k=10)])
-        self.model._explained(np.array(self.example, np.int32), 0, None)
-        self.model.neighbours(self.items[self.example[0]])
-
     def name(self, column: int) -> dict[str, Any]:
         """An item for machines: its id, and its title if it has one."""
         if self.titles is None:

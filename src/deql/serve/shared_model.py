@@ -134,6 +134,11 @@ class SharedModel:
         Where workers find the control socket.
     on_ready : callable
         Called when a worker answers requests.
+
+    Attributes
+    ----------
+    refused : str or None
+        Why a worker that started would not serve one of the models: others would not, either.
     """
 
     def __init__(
@@ -142,6 +147,7 @@ class SharedModel:
         self._settings, self.current, self._on_ready = settings, first, on_ready
         self.workers: dict[int, WorkerProcess] = {}
         self.is_reloading = self._is_closed = False
+        self.refused: str | None = None
         self._listener = Listener(os.path.join(folder, CONTROL), "AF_UNIX", backlog=64)
         self._reloads = reload_counter()
         # Who starts while all workers take up a new model waits for that: else it might have the old one for good.
@@ -194,7 +200,13 @@ class SharedModel:
                 worker.tell({"kind": "start", "settings": self._settings.to_json()}, None)
                 for name, had in self.current.items():
                     worker.tell({"kind": "model", "name": name}, had.files)
-            worker.wait(_LOAD_SECONDS)
+            try:
+                worker.wait(_LOAD_SECONDS)
+            except WorkerGoneError:
+                raise
+            except WorkerError as error:
+                self.refused = str(error)
+                raise
             worker.ready = True
         self._on_ready()
 

@@ -20,10 +20,12 @@ from typing import Any
 
 from deql import set_threads
 from deql._system.threads import thread_count
+from deql.errors import DeqlError
 from deql.serve import monitoring
 from deql.serve.api import create_app
 from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import FOLDER, Metrics, log
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from deql.serve.shared_model import CONTROL, receive, send
@@ -43,7 +45,8 @@ def create_worker_app() -> RequestMiddleware:
     try:
         return _Worker().app
     except Exception as error:
-        log("worker_failed", logging.CRITICAL, error)
+        if not isinstance(error, DeqlError):  # of these the supervisor is told
+            log("worker_failed", logging.CRITICAL, error)
         sys.exit(1)
 
 
@@ -67,7 +70,11 @@ class _Worker:
         self._next: ServingModel | None = None
         for _ in settings.models:
             body, files = receive(self._supervisor)
-            self._next = _open(settings, body["name"], files)
+            try:
+                self._next = _open(settings, body["name"], files)
+            except DeqlError as error:
+                send(self._supervisor, {"failed": f"{settings.models[body['name']]} could not be loaded: {error}"})
+                raise
             self._swap()
         threading.Thread(target=self._listen, name="control", daemon=True).start()
 
@@ -120,7 +127,7 @@ class _Worker:
 
 
 def _open(settings: Settings, name: str, files: dict[str, int]) -> ServingModel:
-    """The model of these files, warm."""
+    """The model of these files, which has answered a few questions right."""
     curve = settings.curve if name == next(iter(settings.models)) else None
     try:
         serving = ServingModel.open(
@@ -131,5 +138,5 @@ def _open(settings: Settings, name: str, files: dict[str, int]) -> ServingModel:
     finally:
         for file in files.values():  # what is mapped stays
             os.close(file)
-    serving.warm()
+    rehearse(serving)
     return serving
