@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -86,7 +88,7 @@ def test_another_rule_is_with_rule(api, model, change):
     other = model.with_rule(**change)
     _, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "exclude_seen": False} | change)
     assert listed(answer) == plain(other.recommend([["egg"]], exclude_seen=False))
-    query = "&".join(f"{name}={value}" for name, value in change.items())
+    query = "&".join(f"{name}={json.dumps(value)}" for name, value in change.items())
     _, answer = api.ask("GET", f"/items/egg/similar?k=3&{query}")
     assert [one["item"] for one in answer["similar"]] == other.similar_items("egg", 3)[0].tolist()
     _, answer = api.ask("GET", f"/model/diagonal?{query}")
@@ -144,6 +146,10 @@ def test_unknown_items(api):
         ({"histories": [["egg"]], "k": "5"}, 422, "invalid_request"),
         ({"histories": [["egg"]], "k": 51}, 422, "limit_exceeded"),
         ({"histories": [["egg"]], "k": 10**30}, 422, "limit_exceeded"),
+        ({"histories": [["egg"]], "k": 10**4000}, 422, "limit_exceeded"),
+        (b'{"histories": [["egg"]], "k": ' + b"9" * 5000 + b"}", 400, "invalid_json"),
+        (b'{"histories": [[' + b"9" * 5000 + b"]]}", 400, "invalid_json"),
+        ({"histories": [[10**4000]], "strict": True}, 422, "unknown_item"),
         ({"histories": [[]] * 4}, 422, "limit_exceeded"),
         ({"histories": [["egg"] * 9]}, 422, "limit_exceeded"),
         ({"histories": [["egg"]], "candidates": ["egg"] * 9}, 422, "limit_exceeded"),
@@ -164,6 +170,9 @@ def test_unknown_items(api):
         (b"{", 400, "invalid_json"),
         (b"\xff", 400, "invalid_json"),
         (b"[" * 5000, 400, "invalid_json"),
+        (b"[" * 100_000 + b"]" * 100_000, 400, "invalid_json"),
+        (b'{"histories": ' + b"[" * 900 + b"]" * 900 + b"}", 422, "invalid_request"),
+        (b'{"histories": [], "model": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}", 422, "invalid_request"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_answered_is_said_in_one_sentence(api, body, status, code):
@@ -172,6 +181,44 @@ def test_what_cannot_be_answered_is_said_in_one_sentence(api, body, status, code
     assert code != "invalid_json" or answer["error"]["message"] == "the body is not JSON"
     assert 5 < len(answer["error"]["message"]) < 200
     assert "\n" not in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("b", True), ("b", "1"), ("b", " 1"), ("popularity_power", False), ("popularity_power", "0.5"),
+        ("zero_diagonal", "yes"), ("zero_diagonal", 1), ("zero_diagonal", "true"), ("k", "5"), ("k", 5.0), ("k", True),
+        ("model", 1), ("b", 10**400), ("unheard of", 1), ("q", "e"),
+    ],
+)  # fmt: skip
+def test_one_strictness_for_all_fields(api, name, value):
+    """A value of another type is no value, in a body as in an address, where numbers are written as in JSON."""
+    for path, body in (("recommend", {"histories": [["egg"]]}), ("explain", {"history": ["egg"], "item": "jam"})):
+        status, answer = api.ask("POST", f"/v1/{path}", body | {name: value})
+        assert (status, answer["error"]["code"]) == (422, "invalid_request")
+        assert api.ask("POST", f"/v1/{path}?{name}=1", body)[0] == 422  # not there, either
+    if name == "model" or isinstance(value, str):  # in an address a name is text, and a text that is a number is one
+        return
+    sent = quote(json.dumps(value))
+    for path in ("items/egg/similar", "items/egg/neighbours", *["model/diagonal"] * (name != "k")):
+        status, answer = api.ask("GET", f"/v1/{path}?{quote(name)}={sent}")
+        assert (path, status, answer["error"]["code"]) == (path, 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "query", ["zero_diagonal=yes", "zero_diagonal=1", "zero_diagonal=True", "b=%201", "b=1_0", "b=inf", "b=", "b=null",
+              "k=5.0", "k=05", "k=%2B5", "k=0x5", "k=" + "9" * 5000, "c=1"]
+)  # fmt: skip
+def test_addresses_are_as_strict(api, query):
+    status, answer = api.ask("GET", f"/v1/items/egg/similar?{query}")
+    assert (status, answer["error"]["code"]) == (422, "invalid_request")
+    assert len(answer["error"]["message"]) < 200
+
+
+def test_parameters_where_there_are_none(api):
+    for path in ("/health", "/ready", "/metrics", "/v1/models", "/v1/model", "/v1/model/curve", "/v1/items"):
+        status, answer = api.ask("GET", f"{path}?unheard=of")
+        assert (status, answer["error"]["message"]) == (422, "the address: there is no parameter 'unheard'")
 
 
 def test_errors_around_the_questions(api):

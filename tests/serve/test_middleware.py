@@ -17,10 +17,12 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 import uvicorn
 from uvicorn.server import ServerState
 
-from deql.serve import middleware
+from deql.serve import request_context
+from deql.serve.access import shows_token
 from deql.serve.connection import ClientConnection
-from deql.serve.middleware import STARTED, RequestMiddleware, shows_token
+from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import JsonLogFormatter, Metrics
+from deql.serve.request_context import STARTED
 from deql.serve.settings import Limits, Settings
 
 pytestmark = pytest.mark.serve
@@ -122,7 +124,7 @@ def test_what_is_refused_is_read_to_its_end(monkeypatch):
     asyncio.run(left.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, limits=Limits(body=10)), Metrics())))
     assert left.status == 413
     assert not left._pieces
-    monkeypatch.setattr(middleware, "_DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(request_context, "_DRAIN_SECONDS", 0.01)
     endless = Request(body=[], headers=[(b"content-length", b"50")])
     asyncio.run(endless.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, limits=Limits(body=10)), Metrics())))
     assert endless.code == "body_too_large"
@@ -206,13 +208,14 @@ PARSERS = [
 
 @asynccontextmanager
 async def listening(parser, app, seconds=0.2):
-    """A server with little patience, in this process: its port and its connections."""
+    """A server with little patience, in this process, of an app or a whole service: its port and its connections."""
     module = importlib.import_module(f"uvicorn.protocols.http.{parser}_impl")
     base = module.H11Protocol if parser == "h11" else module.HttpToolsProtocol
     settings = Settings({"shop": "shop.deql"}, host="a", timeout=seconds, connections=4, quiet=True)
     config = uvicorn.Config(
-        RequestMiddleware(app, settings, Metrics()), http=partial(ClientConnection, parser=base), log_config=None,
-        ws="none", proxy_headers=False, timeout_keep_alive=1,
+        app if isinstance(app, RequestMiddleware) else RequestMiddleware(app, settings, Metrics()),
+        http=partial(ClientConnection, parser=base), log_config=None, ws="none", proxy_headers=False,
+        timeout_keep_alive=1,
     )  # fmt: skip
     config.load()
     state = ServerState()
@@ -223,6 +226,8 @@ async def listening(parser, app, seconds=0.2):
     finally:
         server.close()
         await server.wait_closed()
+        if state.tasks:  # an answer that is read already, and not yet put away
+            await asyncio.wait(state.tasks, timeout=0.5)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -277,7 +282,7 @@ def test_impatience(parser):
     assert silent == b""
     assert garbage.startswith(b"HTTP/1.1 400 ")
     assert fine.startswith(b"HTTP/1.1 200 ")
-    assert long.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+    assert long.startswith(b"HTTP/1.1 431 ")
     assert second.startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 408 " in second
     assert many.startswith(b"HTTP/1.1 503 ")

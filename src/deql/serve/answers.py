@@ -156,7 +156,8 @@ def _counted(serving: ServingModel, column: int) -> dict[str, Any]:
 def check_number(what: str, number: int, most: int) -> None:
     """Raise ApiError for more than this server allows."""
     if number > most:
-        raise ApiError(422, "limit_exceeded", f"{what}: {number:,} are more than the {most:,} this server allows")
+        asked = f"{number:,}" if number < 10**15 else "so many"  # a number may have thousands of digits
+        raise ApiError(422, "limit_exceeded", f"{what}: {asked} are more than the {most:,} this server allows")
 
 
 def as_text(value: Any) -> str:
