@@ -106,6 +106,8 @@ def watch(other, happen):
         try:
             await happen(listener, connections)
         finally:
+            if listener.failure is None:
+                listener.failure = BlockingIOError()  # nobody waits any more
             balanced.close()
             seen = len(listener.times)
             await asyncio.sleep(0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import os
@@ -94,6 +95,55 @@ def _end_in_the_middle(running):
     assert running.process.wait(20) == 0
     assert not any(is_running(pid) for pid in workers)
     assert running.events("stopped")[-1]["exit"] == 0
+
+
+def test_nothing_is_reset_when_it_ends_under_load(tmp_path):
+    """32 connections that ask without a pause: whatever was sent is answered, and every last answer says so."""
+    running = Server(save_model(tmp_path / "shop.deql"), tmp_path / "log", workers=2, threads=1, quiet=True)
+    try:
+        running.wait()
+        seen = [Client(running.port) for _ in range(32)]
+        clients = [threading.Thread(target=client.run) for client in seen]
+        for client in clients:
+            client.start()
+        wait_for(lambda: all(client.answered > 20 for client in seen))
+        assert running.end() == 0
+        for client in clients:
+            client.join()
+    finally:
+        running.close()
+    assert [client.failures for client in seen if client.failures] == []
+
+
+class Client:
+    """Asks on one connection, and on the next once it is closed, until none is taken any more."""
+
+    def __init__(self, port):
+        self._port, self.answered, self.failures = port, 0, []
+
+    def run(self):
+        while not self.failures:
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+            try:
+                connection.connect()
+            except ConnectionError:
+                return
+            try:
+                while self._ask(connection):
+                    pass
+            except (OSError, http.client.HTTPException) as error:
+                self.failures.append(f"{error!r} after {self.answered} answers")
+            finally:
+                connection.close()
+
+    def _ask(self, connection):
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/recommend", b'{"histories": [["tea"]], "k": 2}', headers)
+        response = connection.getresponse()
+        if response.status != 200 or b'"recommendations"' not in response.read():
+            self.failures.append(f"status {response.status}")
+        self.answered += 1
+        return response.getheader("connection") != "close"
 
 
 def is_refused(port):

@@ -49,7 +49,7 @@ class BalancedServer:
     listener : socket
         Closed with the server.
     protocol : callable
-        Makes what talks to a new connection.
+        Makes what talks to a new connection: a :class:`~deql.serve.connection.ClientConnection`.
     counts : path
         The file, of 32-bit integers. A worker's place is the first that no other has locked, as long as it lives.
     """
@@ -64,11 +64,15 @@ class BalancedServer:
         self._place = next(place for place in range(len(self._counts)) if self._lock(place))
         self._open: set[Any] = set()  # tasks that set up a connection, then transports
         self._waiting: asyncio.TimerHandle | None = None
+        self._is_closed = False
         self._tell()
         loop.add_reader(listener, self._on_readable)
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Take no more connections; those that wait to be taken are, and told that the server ends."""
+        self._is_closed = True
+        while self._accept():
+            pass
         self._loop.remove_reader(self._listener)
         for timer in (self._waiting, self._telling):
             if timer is not None:
@@ -113,28 +117,33 @@ class BalancedServer:
         self._loop.add_reader(self._listener, self._on_readable)
         self._accept()
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Take a connection; whether there was one."""
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # another took it, or it is gone
-            return
+            return False
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 raise
             log("accept", logging.ERROR, reason=str(error))
             self._wait(_FULL_SECONDS)
-            return
+            return False
         connection.setblocking(False)
         task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, connection))
         self._open.add(task)
         task.add_done_callback(self._on_accepted)
+        return True
 
     def _on_accepted(self, task: asyncio.Task[Any]) -> None:
         self._open.discard(task)
         if task.cancelled() or task.exception() is not None:
             log("accept", logging.ERROR, None if task.cancelled() else task.exception())
         else:
-            self._open.add(task.result()[0])
+            transport, protocol = task.result()
+            self._open.add(transport)
+            if self._is_closed:
+                protocol.end()
 
 
 def new_event_loop() -> Any:
