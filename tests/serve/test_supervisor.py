@@ -94,14 +94,15 @@ class FakeProcess:
         self.pid = pid
         self.parent_conn, self._theirs = Pipe()
 
-    def answer(self, started):
+    def answer(self):
         while self._theirs.poll():
             assert self._theirs.recv() == b"ping"
-            self._theirs.send(started)
+            self._theirs.send(True)
 
 
 def test_silence():
-    now, pulses, well, silent, starting = 100.0, Pulses(), FakeProcess(7), FakeProcess(8), FakeProcess(9)
+    now, pulses = 100.0, Pulses(lambda pid: pid != 9)
+    well, silent, starting = (FakeProcess(pid) for pid in (7, 8, 9))
     processes = [well, silent, starting]
 
     def look(seconds, step=0.1):
@@ -109,10 +110,10 @@ def test_silence():
         for _ in range(round(seconds / step)):
             now += step
             pulses.look(processes, now)
-            well.answer(True)
+            well.answer()
 
     pulses.look(processes, now)
-    silent.answer(True)
+    silent.answer()
     look(4.9)
     assert (pulses.silence(7), pulses.silence(9)) == (pytest.approx(0.0, abs=0.2), 0.0)
     assert pulses.silence(8) == pytest.approx(4.4, abs=0.3)  # from the second ping on
@@ -121,7 +122,7 @@ def test_silence():
     assert [pulses.is_hung(pid) for pid in (7, 8, 9)] == [False, True, False]  # who starts has more time
     look(15)
     assert pulses.is_hung(9)
-    silent.answer(True)
+    silent.answer()
     look(0.2)
     assert not pulses.is_hung(8)
     silent._theirs.close()  # it ends

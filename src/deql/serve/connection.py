@@ -108,12 +108,15 @@ class ClientConnection(asyncio.Protocol):
         """The headers of a request are complete."""
         self._in_flight = True
         self._stop_waiting()
-        if self._ends:
-            self._http.cycle.keep_alive = False
 
     def finish(self) -> None:
         """The request is answered."""
         self._in_flight = False
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other request is answered after one that begins to be."""
+        return self.is_spare or self._ends
 
     # What the server says
 

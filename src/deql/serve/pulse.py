@@ -6,7 +6,7 @@ Here nothing waits: a ping is sent, and whether it was answered is seen at the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,6 @@ _PING_SECONDS = 0.5
 @dataclass
 class _Pulse:
     process: Any
-    is_started: bool = False
     is_asked: bool = False
     silence: float = 0.0
     next_ping: float = 0.0
@@ -36,11 +35,16 @@ class _Pulse:
 class Pulses:
     """What is known of the workers' health. One thread looks, others may ask.
 
-    The workers are processes of uvicorn's, each with a pipe at whose other end a thread answers pings with whether
-    the worker has started to serve.
+    The workers are processes of uvicorn's, each with a pipe at whose other end a thread answers pings.
+
+    Parameters
+    ----------
+    is_ready : callable
+        Whether the worker with a process number has ever answered requests.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_ready: Callable[[int], bool]) -> None:
+        self._is_ready = is_ready
         self._of: dict[int, _Pulse] = {}
         self._looked = 0.0
 
@@ -60,18 +64,20 @@ class Pulses:
         if pulse.is_asked:
             pulse.silence += passed
             if pipe.poll(0):
-                pulse.is_started = pipe.recv()
+                pipe.recv()
                 pulse.is_asked, pulse.silence = False, 0.0
         elif now >= pulse.next_ping:
             pipe.send(b"ping")
             pulse.is_asked, pulse.next_ping = True, now + _PING_SECONDS
 
     def silence(self, pid: int) -> float:
-        """Seconds since a worker that has started left a ping without an answer; 0 for others."""
+        """Seconds since a worker that is ready left a ping without an answer; 0 for others."""
         pulse = self._of.get(pid)
-        return pulse.silence if pulse is not None and pulse.is_started else 0.0
+        return pulse.silence if pulse is not None and self._is_ready(pid) else 0.0
 
     def is_hung(self, pid: int | None) -> bool:
         """Whether a worker has been silent for too long."""
         pulse = self._of.get(pid or 0)
-        return pulse is not None and pulse.silence > (_HUNG_SECONDS if pulse.is_started else _STARTING_SECONDS)
+        if pulse is None:
+            return False
+        return pulse.silence > (_HUNG_SECONDS if self._is_ready(pulse.process.pid) else _STARTING_SECONDS)

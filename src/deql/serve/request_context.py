@@ -164,7 +164,8 @@ class RequestContext:
             checksum = self.scope["state"].get(CHECKSUM)
             if checksum is not None:
                 headers.append((b"x-model-checksum", checksum.encode()))
-            if self.is_spare and not any(name.lower() == b"connection" for name, _ in headers):
+            closes = self._connection is not None and self._connection.is_last
+            if closes and not any(name.lower() == b"connection" for name, _ in headers):
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         elif message["type"] == "http.response.body":

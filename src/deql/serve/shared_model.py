@@ -176,6 +176,11 @@ class SharedModel:
         """How many workers answer."""
         return sum(worker.ready for worker in list(self.workers.values()))
 
+    def is_ready(self, pid: int) -> bool:
+        """Whether a worker has ever answered."""
+        worker = self.workers.get(pid)
+        return worker is not None and worker.ready
+
     def forget(self, pid: int | None) -> bool:
         """A worker ended; whether it ever answered."""
         worker = self.workers.pop(pid or 0, None)

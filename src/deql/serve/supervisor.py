@@ -66,7 +66,7 @@ class Supervisor:
     ) -> None:  # fmt: skip
         self._settings, self._listener, self._folder, self._ready = settings, listener, folder, ready
         prepare_counts(folder, settings.workers)
-        self._pulses = Pulses()
+        self._pulses = Pulses(lambda pid: self._share.is_ready(pid))
         self._share = SharedModel(settings, first, folder, self._on_ready, self._pulses.silence)
         # Under nohup, which has hangups ignored, the server should outlive its terminal.
         self._ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
@@ -127,6 +127,9 @@ class Supervisor:
 
     def _keep_workers(self) -> None:
         """Replace workers that ended, and end and replace those that hang."""
+        if self._share.refused is not None and not self._said_ready:
+            self._stopping = True
+            return
         workers = self._manager.processes
         self._pulses.look(workers, time.monotonic())
         for place, worker in enumerate(list(workers)):
@@ -143,9 +146,7 @@ class Supervisor:
             else:
                 self._gone.discard(worker)
                 workers[place] = fresh
-        if self._share.refused is not None and not self._said_ready:
-            self._stopping = True
-        elif self._failed_starts >= _FAILED_STARTS and not self._share.ready:
+        if self._failed_starts >= _FAILED_STARTS and not self._share.ready:
             self._give_up()
 
     def _forget(self, worker: Any) -> None:
