@@ -45,7 +45,7 @@ def test_a_product_is_numpys_for_every_layout(data):
 )
 def test_what_blas_cannot_read_is_refused(a, b, c):
     before = c.copy()
-    with pytest.raises(ValueError, match="contiguous|go together"):
+    with pytest.raises(ValueError, match=r"contiguous|go together"):
         gemm(1.0, a, b, 0.0, c)
     np.testing.assert_array_equal(c, before)
 
