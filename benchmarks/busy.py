@@ -124,9 +124,7 @@ def main() -> None:
     parser.add_argument("--items", nargs="*", default=["bundled"], help='"bundled" or a number of made-up items')
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--spinning", type=int, default=4, help="processes that never sleep")
-    parser.add_argument(
-        "--bound", type=int, metavar="N", help="also invert an N × N matrix"
-    )
+    parser.add_argument("--bound", type=int, metavar="N", help="also invert an N × N matrix")
     options = parser.parse_args()
     result: dict[str, Any] = {items: compare(items, options.repeats, options.spinning) for items in options.items}
     if options.bound:

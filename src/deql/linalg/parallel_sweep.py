@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,33 @@ from deql.linalg.blas import cholesky_inverse, gemm
 
 __all__ = ["TASK_FLOPS", "parallel_sweep"]
 
-TASK_FLOPS = 2**28
-"""Of one task: some milliseconds, far more than it takes to hand it out, and short to wait for."""
+TASK_FLOPS = 2**30
+"""Of one task at most, unless one tile has more: some milliseconds, short to wait for."""
+
+_GROUPS = 4
+"""Of rows, at least: tasks for many threads."""
 
 Chunk = tuple[int, int]
 """A block column and a group of rows: what one task updates."""
 
-Futures = Iterable[Future[None]]
+
+class Awaited(Protocol):
+    """What a task waits for."""
+
+    def result(self) -> Any:
+        """Wait until it is done; raise its error if it failed."""
+
+
+class AllOf:
+    """Several tasks as one, which many tasks wait for: the first of them looks at each."""
+
+    def __init__(self, tasks: Sequence[Awaited]) -> None:
+        self.tasks, self.done = tasks, False
+
+    def result(self) -> None:
+        if not self.done:
+            _wait(self.tasks)
+            self.done = True
 
 
 def parallel_sweep(blocks: Sequence[NDArray[Any]], report: ProgressCallback | None = None) -> None:
@@ -60,22 +80,30 @@ def parallel_sweep(blocks: Sequence[NDArray[Any]], report: ProgressCallback | No
            [-0.2222,  0.4444, -0.1111],
            [ 0.0556, -0.1111,  0.2778]])
     """
-    with blas_limited(1), ThreadPoolExecutor(thread_count()) as pool:
-        work = _Sweep(blocks, pool)
+    with blas_limited(1):
+        if len(blocks) == 1:  # a few items: threads would take longer to start
+            blocks[0][:] = cholesky_inverse(blocks[0])
+        else:
+            _sweep_in_threads(blocks, report)
+    if report is not None:
+        report(len(blocks), len(blocks))
+
+
+def _sweep_in_threads(blocks: Sequence[NDArray[Any]], report: ProgressCallback | None) -> None:
+    with ThreadPoolExecutor(thread_count()) as pool:
         try:
-            before: list[Future[None]] = []
+            work = _Sweep(blocks, pool)
+            before = AllOf([])
             for pivot in range(len(blocks)):
                 now = work.hand_out(pivot)
-                _wait(before)  # never more than two pivots are under way
+                before.result()  # never more than two pivots are under way
                 if report is not None and pivot:
                     report(pivot, len(blocks))
                 before = now
-            _wait(before)
+            before.result()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    if report is not None:
-        report(len(blocks), len(blocks))
 
 
 class _Sweep:
@@ -85,23 +113,23 @@ class _Sweep:
         self.blocks, self.pool = blocks, pool
         self.n: int = blocks[0].shape[0]
         self.tile: int = blocks[0].shape[1]
-        tiles: int = max(1, TASK_FLOPS // (2 * self.tile**3))
+        tiles: int = max(1, min(TASK_FLOPS // (2 * self.tile**3), -(-len(blocks) // _GROUPS)))
         self.tiles_in_group = tiles
         self.groups = [(row, min(row + tiles * self.tile, self.n)) for row in range(0, self.n, tiles * self.tile)]
         # A_k of this pivot and of the next; N needs no room of its own, it is where it belongs.
         self.rooms = [np.empty(self.n * self.tile, blocks[0].dtype) for _ in range(2)]
         self.inverses: dict[int, NDArray[Any]] = {}
         self.updated: dict[Chunk, Future[None]] = {}
-        self.last_updates: list[Future[None]] = []
+        self.last_pivot = AllOf([])
         self.solved = self._solve_tasks(0, self._submit(self._invert, 0))
 
-    def hand_out(self, pivot: int) -> list[Future[None]]:
+    def hand_out(self, pivot: int) -> AllOf:
         """Hand out a pivot's updates, and the inverse and N of the next one, in the order in which they are to begin.
 
-        Returned are the tasks that the pivot is done with.
+        Returned are the tasks that the pivot is done with, which are none if it is the only one.
         """
-        before, solved = self.last_updates, self.solved
-        self.last_updates = []
+        before, solved = self.last_pivot, self.solved
+        updates: list[Awaited] = []
         following = pivot + 1
         chunks = [
             (block, group)
@@ -116,31 +144,31 @@ class _Sweep:
 
         def submit(several: Iterable[Chunk]) -> None:
             for chunk in several:
-                waits = [solved[self._group(chunk[0])], solved[chunk[1]]]
+                waits: list[Awaited] = [solved[self._group(chunk[0])], solved[chunk[1]]]
                 if self._touches(chunk, pivot - 1):
-                    waits += before
+                    waits.append(before)
                 elif chunk in self.updated:
                     waits.append(self.updated[chunk])
                 self.updated[chunk] = self._submit(self._update, pivot, chunk, after=waits)
-                self.last_updates.append(self.updated[chunk])
+                updates.append(self.updated[chunk])
 
+        self.last_pivot = AllOf(updates)
         submit(urgent)
         if following == len(self.blocks):
             submit(others)
-            return [*solved, *self.last_updates]
-        inverse = self._submit(self._invert, following, after=[*self.last_updates])
+            return self.last_pivot
+        inverse = self._submit(self._invert, following, after=[*updates])
         # What waits for the inverse is begun when that is likely to be there, and long before it is needed.
         submit(others[: len(others) // 2])
         # Its panel's room is the last pivot's.
-        self.solved = self._solve_tasks(following, inverse, after=before)
+        self.solved = self._solve_tasks(following, inverse, before)
         submit(others[len(others) // 2 :])
-        return [*solved, *self.last_updates]
+        return self.last_pivot
 
-    def _solve_tasks(self, pivot: int, inverse: Future[None], after: Futures = ()) -> list[Future[None]]:
-        waits = [inverse, *after]
-        return [self._submit(self._solve, pivot, group, after=waits) for group in range(len(self.groups))]
+    def _solve_tasks(self, pivot: int, *after: Awaited) -> list[Future[None]]:
+        return [self._submit(self._solve, pivot, group, after=after) for group in range(len(self.groups))]
 
-    def _submit(self, task: Any, *arguments: Any, after: Futures = ()) -> Future[None]:
+    def _submit(self, task: Callable[..., None], *arguments: Any, after: Iterable[Awaited] = ()) -> Future[None]:
         def run() -> None:
             _wait(after)
             task(*arguments)
@@ -207,6 +235,6 @@ class _Sweep:
         return pivot >= 0 and (chunk[0] == pivot or (chunk[0] < pivot and chunk[1] == self._group(pivot)))
 
 
-def _wait(tasks: Futures) -> None:
+def _wait(tasks: Iterable[Awaited]) -> None:
     for task in tasks:
         task.result()
