@@ -25,6 +25,7 @@ __all__ = [
     "new_id",
     "refusal",
     "too_long",
+    "too_many_connections",
     "with_security_headers",
 ]
 
@@ -90,8 +91,10 @@ class RequestContext:
         state = scope.setdefault("state", {})
         self.scope = scope if self.method != "HEAD" else {**scope, "method": "GET"}
         self._connection = state.pop(CONNECTION, None)
+        self.is_spare = False  # whether its connection is one beyond the limit
         if self._connection is not None:
             self._connection.begin()
+            self.is_spare = self._connection.is_spare
         self.deadline = state.get(STARTED, asyncio.get_running_loop().time()) + seconds
         self.path: str = scope["path"]
         self.host = self.header(b"host")
@@ -167,6 +170,8 @@ class RequestContext:
             checksum = self.scope["state"].get(CHECKSUM)
             if checksum is not None:
                 headers.append((b"x-model-checksum", checksum.encode()))
+            if self.is_spare and not any(name.lower() == b"connection" for name, _ in headers):
+                headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         elif message["type"] == "http.response.body":
             if self._instead is not None:
@@ -249,6 +254,12 @@ def with_security_headers(headers: Headers, request_id: str, path: str = "") -> 
 def new_id() -> str:
     """An id for a request that brings none."""
     return secrets.token_hex(8)
+
+
+def too_many_connections() -> ApiError:
+    """Why somebody is turned away who has just come."""
+    full = "the server has as many connections as it can hold: try again in a second"
+    return ApiError(503, "overloaded", full)
 
 
 def too_long() -> ApiError:
