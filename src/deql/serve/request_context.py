@@ -50,6 +50,9 @@ _ABSOLUTE = re.compile(
     re.IGNORECASE,
 )
 
+_UNVERSIONED = re.compile(r"/(recommend|explain|items|model|admin)(?=/|\Z)")
+"""Paths as they were before there were versions; they mean the first."""
+
 _PAGES = frozenset({"/", "/docs"})
 _ELSEWHERE = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _ON_PAGES = (
@@ -108,7 +111,7 @@ class RequestContext:
         return next((value for key, value in self.scope["headers"] if key == name), b"")
 
     def check_form(self) -> None:
-        """Refuse what parsers let through although HTTP does not; take an absolute address apart."""
+        """Refuse what parsers let through although HTTP does not; find the path in an absolute or an old address."""
         scope = self.scope
         target = scope["state"].pop(TARGET, None)
         if target is None and not self.path.startswith("/"):  # h11 takes it for a path
@@ -121,6 +124,9 @@ class RequestContext:
             raise ApiError(400, "invalid_request", "there is more than one Host header: send one")
         if target is not None:
             self._use_absolute(target)
+        if _UNVERSIONED.match(self.path):
+            self.path = scope["path"] = "/v1" + self.path
+            scope["raw_path"] = b"/v1" + scope.get("raw_path", b"")
 
     def _use_absolute(self, target: bytes) -> None:
         """An address with a host in it is asked of that host, whatever the header says."""
@@ -234,7 +240,7 @@ def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
 
 
 def _is_admin(path: str) -> bool:
-    return path.startswith(("/v1/admin/", "/admin/"))
+    return path.startswith("/v1/admin/")
 
 
 def with_security_headers(headers: Headers, request_id: str, path: str = "") -> Headers:
