@@ -183,7 +183,7 @@ def test_old_copies_are_let_go(server):
         save_model(server.model, l2=l2)
         assert server.reload()[1]["changed"]
         server.recommend()
-    assert len(os.listdir(f"/proc/{server.process.pid}/fd")) == files
+    wait_for(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) == files, 10)  # the answer comes a moment before
     wait_for(lambda: copies() == [2, 2])
 
 

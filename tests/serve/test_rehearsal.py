@@ -64,5 +64,6 @@ def test_wrong_scores_are_found(data, monkeypatch):
 
 
 def test_of_many_items_some_are_looked_at(data, monkeypatch):
-    monkeypatch.setattr(rehearsal, "_MOST_COLUMNS", 10)
+    for name in ("_MOST_COLUMNS", "_SOME_COLUMNS"):
+        monkeypatch.setattr(rehearsal, name, 10)
     rehearse(ServingModel(deql.EASE(l2=1.0).fit(data)))

@@ -21,7 +21,10 @@ _SIZES = (1, 3, 10)
 """Items of the histories that are asked about; and one without any."""
 
 _MOST_COLUMNS = 2**17
-"""Items whose exact scores a list is compared with; of larger models some of them."""
+"""Items whose exact scores the list of a history of one item is compared with; of larger models some of them."""
+
+_SOME_COLUMNS = 2**12
+"""The same for longer histories: each score reads other pages of P, while requests are answered from the old one."""
 
 _TOLERANCE = 1e-5
 """How far, by the largest score, an item may be above the last of a list: float32 draws up some models' shortlists."""
@@ -68,8 +71,8 @@ def _compare(serving: ServingModel, history: list[int], ranked: RankedColumns) -
     """Every listed score is the exact one, and no item that is not listed has a higher one."""
     columns, listed = np.array(ranked.columns, np.int64), np.array(ranked.scores)
     _check_finite(serving, columns, listed)
-    n = len(serving.items)
-    looked_at = np.arange(n) if n <= _MOST_COLUMNS else np.random.default_rng(n).permutation(n)[:_MOST_COLUMNS]
+    n, most = len(serving.items), _MOST_COLUMNS if len(history) == 1 else _SOME_COLUMNS
+    looked_at = np.arange(n) if n <= most else np.random.default_rng(n).permutation(n)[:most]
     looked_at = np.union1d(looked_at, columns)
     exact = _exact_scores(serving, history, looked_at)
     _check_finite(serving, looked_at, exact)
