@@ -45,7 +45,7 @@ def kill_after(process, seconds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", ["grid", "optuna"])
+@pytest.mark.parametrize("search", ["walk", "grid", "optuna"])
 def test_killed_ten_times_it_ends_the_same(search, start, tmp_path):
     if search == "optuna":
         pytest.importorskip("optuna")
@@ -83,7 +83,7 @@ def interrupted_by_hand(search, journal):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", ["grid", "optuna"])
+@pytest.mark.parametrize("search", ["walk", "grid", "optuna"])
 def test_interrupted_it_ends_with_the_best_so_far(search, start, tmp_path):
     if search == "optuna":
         pytest.importorskip("optuna")
