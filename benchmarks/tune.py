@@ -1,4 +1,4 @@
-"""Tuning: one inverse for many models, against a fit for each of them, on the bundled data.
+"""Tuning by grid: one inverse for many models, against a fit for each of them, on the bundled data.
 
 Parts, each entry in a process of its own:
 
@@ -12,6 +12,8 @@ Parts, each entry in a process of its own:
 - ``kill``: the grid killed (SIGKILL) at ten random moments, and gone on with.
 - ``test``: the winner of the default space against EASE(l2=250) on the test users, which the search did not read; and
   against the best EASE and the best model with b = 0 of the same leaderboard.
+
+The walk, which is the default, is measured by walk.py.
 """
 
 from __future__ import annotations
@@ -57,7 +59,10 @@ def tune_grid(folder: str) -> Task:
 
     split = read_split()
     warm(split)
-    return Task(lambda: deql.tune(split, GRID, prune=False), lambda found: _keep(folder, "grid", _values(found.table)))
+    return Task(
+        lambda: deql.tune(split, GRID, search="grid", prune=False),
+        lambda found: _keep(folder, "grid", _values(found.table)),
+    )
 
 
 def fit_each(folder: str) -> Task:
@@ -138,7 +143,7 @@ def tune_default(folder: str, data: str, prune: str, seed: str = "0") -> Task:
         words = " ".join(f"{value:g}" for name, value in found.best.items() if value is not None and "@" not in name)
         return {"best": words, "inverses": found.inverses, "models": table.height, "sentence": found.sentence}
 
-    return Task(lambda: deql.tune(split, prune=prune == "pruned", seed=int(seed)), finish)
+    return Task(lambda: deql.tune(split, search="grid", prune=prune == "pruned", seed=int(seed)), finish)
 
 
 def resume_grid(journal: str, out: str) -> Task:
@@ -148,7 +153,7 @@ def resume_grid(journal: str, out: str) -> Task:
     split = read_split()
 
     def work() -> Any:
-        return deql.tune(split, GRID, prune=False, journal=journal)
+        return deql.tune(split, GRID, search="grid", prune=False, journal=journal)
 
     def finish(found: Any) -> dict[str, Any]:
         Path(out).write_text(json.dumps({"table": found.table.rows(), "sentence": found.sentence}))

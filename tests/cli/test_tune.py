@@ -115,6 +115,15 @@ class TestTune:
         assert answer(capsys, *command, 4, "--no-prune")["inverses"] == 3
         assert steps((tmp_path / "a.tuning.jsonl").read_bytes()).count("point") == 3
 
+    def test_the_time_is_told_first(self, capsys, folder, tmp_path):
+        _, notes = shown(capsys, "tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick")
+        lines = notes.splitlines()
+        (told,) = [place for place, line in enumerate(lines) if "for the walk, and the fit of the winner" in line]
+        (first,) = [place for place, line in enumerate(lines) if line.startswith("deql: 1 of about ")]
+        assert told < first
+        _, notes = shown(capsys, "fit", folder / "events.split", "-o", tmp_path / "b.deql", "--auto")
+        assert "for the walk, and the fit of the winner" in notes
+
     def test_it_goes_on_with_the_journal(self, capsys, folder, tmp_path):
         out, journal = tmp_path / "shop.deql", tmp_path / "shop.tuning.jsonl"
         command = ["tune", folder / "events.split", "-o", out, *AXES]
