@@ -25,8 +25,8 @@ __all__ = ["TIE", "Trial", "TrialStore"]
 TIE = 0.1
 """Of the metric's standard error over users: a gain below it is a tie.
 
-Neighbours have most users' lists in common, so that their difference has a standard error of its own, of 0.1 to 0.2 of
-that of the metric itself: this is less than one of those.
+Neighbours have most users' lists in common, so that their difference has a standard error of its own, of 0.1 to 0.4 of
+that of the metric itself: this is no more than one of those.
 """
 
 
