@@ -79,9 +79,9 @@ def tune(
     budget : int or str, optional
         At most so many inverses, or a time such as ``"20min"``. Everything counts: screening by its share of the work
         of an inverse, and the fit of the winner in the end. One point is measured whatever the budget. Without it
-        Optuna stops at 30 inverses, and the others by themselves.
+        Optuna stops at 30 inverses, a walk that screens at 11 at the latest, a grid with its last point.
     search : {"walk", "grid", "optuna"}, default "walk"
-        The walk goes from point to better neighbour until there is none, mostly within 7 to 12 inverses; a space of
+        The walk goes from point to better neighbour until there is none, mostly within 6 to 10 inverses; a space of
         fewer than 12 points is measured whole. The grid measures all points. Optuna (extra ``tune``) searches between
         the values of the space.
     prune : bool, default True
