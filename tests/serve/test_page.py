@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
-import shutil
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,131 +12,12 @@ import numpy as np
 import pytest
 
 import deql
+from tests.serve.browsing import FIRST, IMAGE, QUOTES, RIGHT_TO_LEFT, best, chips, listed, settle, shown_b
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
-uvicorn = pytest.importorskip("uvicorn", reason="the page is tested on a real server")
-pytest.importorskip("fastapi", reason="the page is tested on a real server")
+for needed in ("playwright.sync_api", "uvicorn", "fastapi"):
+    pytest.importorskip(needed, reason="the page is tested with playwright on a real server")
 
 PAGE = Path(deql.__file__).parent / "serve" / "page"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SETTLED = "() => document.getElementById('list')?.getAttribute('aria-busy') === 'false'"
-
-IMAGE, QUOTES, RIGHT_TO_LEFT = "<img src=x onerror=alert(1)>", "a/b \"c\" 'd' %2F&#?=", "\u202eabc\u2066 \u05d0\u05d1"
-NAMES = [
-    IMAGE, QUOTES, RIGHT_TO_LEFT, "a name that goes on and on until no column of any list could ever hold it", "tea",
-    "jam", "tamarind", "egg", "rye", "oat", "Éclair", "milk", "salt", "rice", "plum", "leek",
-]  # fmt: skip
-FIRST = ["egg", "jam", "tea"]
-CURVE = {
-    "metric": "ndcg@20", "b": [0.0, 0.5, 1.0, 4.0], "values": {"ndcg@20": [0.30, 0.35, 0.33, 0.20]},
-    "errors": {"ndcg@20": [0.01, 0.01, 0.01, 0.01]}, "best": {"ndcg@20": 0.5}, "parameters": {"l2": 1.0},
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def model():
-    generator = np.random.default_rng(3)
-    taste = generator.random((4, len(NAMES))) ** 3
-    chance = taste[generator.integers(0, 4, 120)] * np.linspace(0.4, 1.2, len(NAMES))
-    users, items = np.nonzero(generator.random(chance.shape) < chance)
-    data = deql.Interactions.from_pairs([f"u{u}" for u in users], np.array(NAMES, object)[items])
-    return deql.DEQL(l2=1.0, dropout=0.3, b=0.25).fit(data)
-
-
-@pytest.fixture(scope="module")
-def host(model):
-    from deql.serve.serving_model import ModelHolder, ServingModel
-
-    served = ServingModel(model, "c0ffee", FIRST, CURVE)
-    served.warm()
-    return ModelHolder(served)
-
-
-@pytest.fixture(scope="module")
-def address(host):
-    from deql.serve.api import create_app
-    from deql.serve.settings import Settings
-
-    app = create_app(host, Settings("tiny.deql", quiet=True))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    latest = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < latest, "the server did not start"
-        time.sleep(0.01)
-    host_name, port = server.servers[0].sockets[0].getsockname()[:2]
-    yield f"http://{host_name}:{port}"
-    server.should_exit = True
-    thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def visit(browser, address):
-    """Opens the page; at the end nothing may have been written to the console, refused by the policy or popped up."""
-    wrong: list[str] = []
-
-    @contextlib.contextmanager
-    def opened(path="/", expected="", under="", **how):
-        context = browser.new_context(reduced_motion="reduce", **({"viewport": {"width": 1280, "height": 900}} | how))
-        page = context.new_page()
-        page.set_default_timeout(15_000)
-        page.on("console", lambda said: wrong.append(said.text) if not (expected and expected in said.text) else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-        if under:
-            page.route("**/*", lambda route: behind(under, route))
-        page.goto(address + under + path, wait_until="commit")
-        page.wait_for_selector(".row, .operation")
-        settle(page)
-        yield page
-        context.close()
-
-    yield opened
-    assert wrong == []
-
-
-def behind(prefix, route):
-    """A proxy that has the server at a path, and nothing at any other."""
-    path = route.request.url.split("/", 3)[3]
-    if not f"/{path}".startswith(f"{prefix}/"):
-        return route.abort()
-    there = route.request.url.replace(f"{prefix}/", "/", 1)
-    return route.fulfill(response=route.fetch(url=there))
-
-
-def settle(page):
-    if page.locator("#list").count():
-        page.wait_for_function(SETTLED)
-
-
-def listed(page):
-    settle(page)
-    return page.evaluate("[...document.querySelectorAll('.row')].map(row => row.dataset.item)")
-
-
-def chips(page):
-    return page.locator(".chip .called").all_inner_texts()
-
-
-def best(model, history, k=20, **rule):
-    ids = model.with_rule(**rule).recommend([history], k=k).ids[0].tolist()
-    return [item for item in ids if item not in (None, -1)]
-
-
-def shown_b(page):
-    return float(page.locator(".control.b output").inner_text())
-
 
 pytestmark = pytest.mark.browser
 
@@ -397,20 +274,6 @@ def test_the_page_works_behind_a_path(visit, model):
         assert "/shop/recs/recommend'" in page.locator("#post-recommend .copied pre").inner_text()
         home = page.get_by_role("link", name="The page").evaluate("link => link.href")
         assert home.endswith("/shop/recs/")
-
-
-@pytest.fixture
-def serving(host):
-    """Serves another model for a while."""
-    from deql.serve.serving_model import ServingModel
-
-    before = host.current
-
-    def swap(model, example):
-        host.current = ServingModel(model, "beef", example)
-
-    yield swap
-    host.current = before
 
 
 def test_a_model_without_a_rule_has_no_sliders(visit, serving, toy):
