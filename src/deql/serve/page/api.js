@@ -42,8 +42,42 @@ export function integer(text) {
   return Number.isSafeInteger(number) ? number : BigInt(text);
 }
 
-/** Asks for JSON: GET, or POST if there is a body. Resolves to the answer and the milliseconds it took. */
+let expected = null;
+let changed = () => {};
+
+/** From now on all answers must be those of the model with this checksum; `otherwise()` is called once they are not. */
+export function expect(checksum, otherwise) {
+  expected = checksum;
+  changed = otherwise;
+}
+
+/** Asks for JSON: GET, or POST if there is a body. Resolves to the answer and the milliseconds it took.
+ *
+ * What another model answered is never passed on. Nor is a refusal, which may only mean that the question was meant for
+ * the model before, until it is known that the server still has the model that is expected. */
 export async function ask(path, body) {
+  let got;
+  try {
+    got = await question(path, body);
+  } catch (refusal) {
+    if (!refusal.passing) await verify();
+    throw refusal;
+  }
+  if (expected === null || (got.answer.checksum ?? expected) === expected) return got;
+  await verify();
+  throw new Refusal(503, "between_models", "The server is changing its model.");
+}
+
+/** Asks what model there is now. If it is another one, nothing that was asked of this one is answered any more. */
+async function verify() {
+  if (expected === null) return;
+  const now = await question("model").then(({ answer }) => answer.checksum, () => expected);
+  if (now === expected) return;
+  changed();
+  await new Promise(() => {});
+}
+
+async function question(path, body) {
   const begin = performance.now();
   const options = { signal: AbortSignal.timeout(20_000) };
   if (body !== undefined) {

@@ -1,6 +1,6 @@
 /** The page: one state, and the panels that follow it. */
 
-import { ask, latest, withQuery } from "./api.js";
+import { ask, expect, latest, withQuery } from "./api.js";
 import { calm, trouble } from "./banner.js";
 import { curves, histogram } from "./charts.js";
 import { chips, keepFitting } from "./chips.js";
@@ -11,7 +11,7 @@ import { colour, learn, many, nameOf, short } from "./names.js";
 import { sliders } from "./rule.js";
 import { scaleTo } from "./scale.js";
 import { search } from "./search.js";
-import { begin, current, onChange, overrides } from "./state.js";
+import { begin, current, onChange, overrides, write } from "./state.js";
 
 const COMPARED = 200;
 // Reasons that are told one by one; the others of a long history come as their sum.
@@ -32,9 +32,9 @@ function introduce(model) {
 
 function start(model) {
   const rule = model.rule && { ...model.rule, b: Number.isFinite(model.rule.b) ? model.rule.b : Infinity };
-  let checksum = model.checksum;
   let unknown = [];
   let own = { key: null, ranks: new Map(), known: 0 };
+  expect(model.checksum, startAgain);
   introduce(model);
   learn(model.example);
   const example = model.example.map(({ item }) => item);
@@ -49,7 +49,7 @@ function start(model) {
   const drawK = lengths(model.limits.k);
   const failed = (error) => {
     byId("list").setAttribute("aria-busy", "false");
-    trouble(error, renewed);
+    trouble(error, () => follow(current()));
   };
   const neighbours = graph(failed);
   const { draw, drawOwn } = list(neighbours.open);
@@ -67,7 +67,6 @@ function start(model) {
       show(state, result, ms);
       await compare(state);
       calm();
-      if (answer.checksum !== checksum) renewed((await ask("model")).answer);
     } catch (error) {
       failed(error);
     }
@@ -112,7 +111,7 @@ function start(model) {
       drawOwn(null);
       return;
     }
-    const key = JSON.stringify([checksum, ...state.history.map(String)]);
+    const key = JSON.stringify(state.history.map(String));
     if (own.key !== key) {
       const k = Math.min(COMPARED, model.limits.k);
       const { answer } = await ask("recommend", { histories: [state.history], k });
@@ -141,20 +140,14 @@ function start(model) {
     refresh(state);
   }
 
-  /** The server is back, or has another model: all is asked again. */
-  function renewed(now) {
-    // Sliders, marks and ids belong to the model they were made for; the address keeps the view.
-    if (JSON.stringify([now.rule, now.data.ids]) !== JSON.stringify([model.rule, model.data.ids])) {
-      location.reload();
-      return;
-    }
-    checksum = now.checksum;
-    introduce(now);
-    follow(current());
-  }
-
   onChange(follow);
   follow(current());
+}
+
+/** Another model is served: nothing on the page may outlive the one it was made for. The address keeps the view. */
+function startAgain() {
+  write();
+  location.reload();
 }
 
 /** The model, and its curve if it has one, however long the server takes to come. */

@@ -36,7 +36,7 @@ export function overrides({ b, alpha, zero }) {
 export function begin(example, k, { integers, fixed }) {
   readId = integers ? integer : String;
   movable = !fixed;
-  const start = () => (/[#&]k=/.test(location.hash) ? read() : { history: example, k });
+  const start = () => read(example, k);
   Object.assign(state, start());
   addEventListener("popstate", () => {
     Object.assign(state, { b: null, alpha: null, zero: null, centre: null }, start());
@@ -44,7 +44,8 @@ export function begin(example, k, { integers, fixed }) {
   });
 }
 
-function read() {
+/** What an address says, and for what it leaves out what is usual. One that has k says all: no h is no history. */
+function read(example, k) {
   const given = new URLSearchParams(location.hash.slice(1));
   // What somebody wrote by hand and the server would refuse is as if it were not there.
   const number = (name, least, most) => {
@@ -60,8 +61,8 @@ function read() {
   };
   return {
     ...(movable ? rule : {}),
-    history: [...new Set(ids("h"))],
-    k: Math.min(200, Math.max(1, Math.round(number("k", 1, 1e6) ?? 20))),
+    history: given.has("h") || given.has("k") ? [...new Set(ids("h"))] : example,
+    k: Math.min(200, Math.max(1, Math.round(number("k", 1, 1e6) ?? k))),
     centre: ids("of")[0] ?? null,
   };
 }
@@ -80,13 +81,16 @@ export function written({ history, b, alpha, zero, k, centre }) {
 let later = 0;
 let unwritten = "";
 
+/** Writes what the address does not say yet. */
+export function write() {
+  clearTimeout(later);
+  if (unwritten) history.replaceState(null, "", unwritten);
+  unwritten = "";
+}
+
 function tell(steps) {
   clearTimeout(later);
   // Browsers refuse addresses that change many times a second, so a slider's is written once it rests.
-  const write = () => {
-    if (unwritten) history.replaceState(null, "", unwritten);
-    unwritten = "";
-  };
   if (steps) {
     write();
     history.pushState(null, "", `#${written(state)}`);
