@@ -14,8 +14,9 @@ import pytest
 import deql
 from tests.serve.browsing import FIRST, IMAGE, QUOTES, RIGHT_TO_LEFT, best, chips, listed, settle, shown_b
 
-for needed in ("playwright.sync_api", "uvicorn", "fastapi"):
-    pytest.importorskip(needed, reason="the page is tested with playwright on a real server")
+pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
+pytest.importorskip("uvicorn", reason="the page is tested on a real server")
+pytest.importorskip("fastapi", reason="the page is tested on a real server")
 
 PAGE = Path(deql.__file__).parent / "serve" / "page"
 

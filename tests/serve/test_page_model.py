@@ -9,8 +9,9 @@ import pytest
 import deql
 from tests.serve.browsing import FIRST, best, chips, listed
 
-for needed in ("playwright.sync_api", "uvicorn", "fastapi"):
-    pytest.importorskip(needed, reason="the page is tested with playwright on a real server")
+pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
+pytest.importorskip("uvicorn", reason="the page is tested on a real server")
+pytest.importorskip("fastapi", reason="the page is tested on a real server")
 
 from tests.serve.running import Server
 
