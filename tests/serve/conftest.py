@@ -25,10 +25,11 @@ def model():
 
 @pytest.fixture(scope="module")
 def host(model):
+    from deql.serve.rehearsal import rehearse
     from deql.serve.serving_model import ModelHolder, ServingModel
 
     served = ServingModel(model, "c0ffee", FIRST, CURVE)
-    served.warm()
+    rehearse(served)
     return ModelHolder(served)
 
 
@@ -39,7 +40,7 @@ def address(host):
     from deql.serve.api import create_app
     from deql.serve.settings import Settings
 
-    app = create_app(host, Settings("tiny.deql", quiet=True))
+    app = create_app(host, Settings({"tiny": "tiny.deql"}, quiet=True))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -96,8 +97,8 @@ def serving(host):
 
     before = host.current
 
-    def swap(model, example, checksum="beef", curve=None):
-        host.current = ServingModel(model, checksum, example, curve)
+    def swap(model, example, checksum="beef", curve=None, **other):
+        host.swap(ServingModel(model, checksum, example, curve, **other))
 
     yield swap
-    host.current = before
+    host.swap(before)
