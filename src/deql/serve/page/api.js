@@ -42,63 +42,68 @@ export function integer(text) {
   return Number.isSafeInteger(number) ? number : BigInt(text);
 }
 
-let expected = null;
+const expected = new Map();
+let primary;
 let changed = () => {};
 
-/** From now on all answers must be those of the model with this checksum; `otherwise()` is called once they are not. */
-export function expect(checksum, otherwise) {
-  expected = checksum;
+/** From now on answers must be those of these models ({name, checksum}); `otherwise()` is called once they are not.
+ *
+ * Questions are for the model called `name`, unless they say another. */
+export function use(models, name, otherwise) {
+  for (const one of models) expected.set(one.name, one.checksum);
+  primary = name;
   changed = otherwise;
 }
 
 /** Asks for JSON: GET, or POST if there is a body. Resolves to the answer and the milliseconds it took.
  *
- * What another model answered is never passed on. Nor is a refusal, which may only mean that the question was meant for
- * the model before, until it is known that the server still has the model that is expected. */
-export async function ask(path, body) {
-  let got;
-  try {
-    got = await question(path, body);
-  } catch (refusal) {
-    if (!refusal.passing) await verify();
-    throw refusal;
+ * What another model answered than the one that was meant is never passed on, not even that it refused. */
+export async function ask(path, body, model = primary) {
+  const wanted = expected.get(model);
+  const begin = performance.now();
+  const got = await question(path, body, model);
+  const ms = performance.now() - begin;
+  const doubtful = got.checksum ? got.checksum !== wanted : got.refusal?.passing === false;
+  if (wanted !== undefined && doubtful) {
+    await verify();
+    if (got.checksum) throw new Refusal(503, "between_models", "The server is changing its model.");
   }
-  if (expected === null || (got.answer.checksum ?? expected) === expected) return got;
-  await verify();
-  throw new Refusal(503, "between_models", "The server is changing its model.");
+  if (got.refusal) throw got.refusal;
+  return { answer: got.answer, ms };
 }
 
-/** Asks what model there is now. If it is another one, nothing that was asked of this one is answered any more. */
+/** Asks what models there are now. If they are others, nothing that was asked of these is answered any more. */
 async function verify() {
-  if (expected === null) return;
-  const now = await question("model").then(({ answer }) => answer.checksum, () => expected);
-  if (now === expected) return;
+  const { answer, refusal } = await question("v1/models");
+  const same = ({ name, checksum }) => expected.get(name) === checksum;
+  if (refusal || (answer.models.length === expected.size && answer.models.every(same))) return;
   changed();
   await new Promise(() => {});
 }
 
-async function question(path, body) {
-  const begin = performance.now();
+async function question(path, body, model) {
   const options = { signal: AbortSignal.timeout(20_000) };
+  const address = addressOf(path);
   if (body !== undefined) {
     options.method = "POST";
     options.headers = { "Content-Type": "application/json" };
-    options.body = write(body);
-  }
+    options.body = write({ ...body, model });
+  } else if (model !== undefined) address.searchParams.set("model", model);
   let response;
   let answer;
   try {
-    response = await fetch(addressOf(path), options);
+    response = await fetch(address, options);
     answer = parse(await response.text());
   } catch (cause) {
-    if (response) throw new Refusal(response.status, "no_json", `The server answered ${response.status}, not in JSON.`);
-    throw new Refusal(0, "unreachable", "The server does not answer.");
+    const refusal = response
+      ? new Refusal(response.status, "no_json", `The server answered ${response.status}, not in JSON.`)
+      : new Refusal(0, "unreachable", "The server does not answer.");
+    return { refusal };
   }
-  if (!response.ok) {
-    const { code = "unknown", message = `The server answered ${response.status}.` } = answer?.error ?? {};
-    throw new Refusal(response.status, code, message);
-  }
-  return { answer, ms: performance.now() - begin };
+  const checksum = response.headers.get("X-Model-Checksum");
+  if (response.ok) return { answer, checksum };
+  const { code = "unknown", message = `The server answered ${response.status}.` } = answer?.error ?? {};
+  return { checksum, refusal: new Refusal(response.status, code, message) };
 }
 
 /** A path with its query; what is null or undefined is left out. */
@@ -108,7 +113,7 @@ export function withQuery(path, query) {
 }
 
 /** The path of something of one item; an id may hold any character, even half of one. */
-export const ofItem = (item, what) => `items/${encodeURIComponent(String(item).toWellFormed())}/${what}`;
+export const ofItem = (item, what) => `v1/items/${encodeURIComponent(String(item).toWellFormed())}/${what}`;
 
 /** One question at a time, and only the newest of those that wait.
  *
