@@ -224,7 +224,7 @@ def test_a_long_history_takes_two_lines_and_few_reasons(visit, serving):
             page.set_viewport_size({"width": width, "height": 800})
             # What fitted the other width is on one line here, or on several: two mean that it was laid out again.
             page.wait_for_function(
-                "new Set([...document.querySelectorAll('#chips > li')].map(one => one.offsetTop)).size == 2"
+                "() => new Set([...document.querySelectorAll('#chips > li')].map(one => one.offsetTop)).size == 2"
             )
             tops = page.locator("#chips > li").evaluate_all("all => all.map(one => one.offsetTop)")
             assert len(set(tops)) == 2
@@ -239,8 +239,14 @@ def test_a_long_history_takes_two_lines_and_few_reasons(visit, serving):
         row.locator(".why").click()
         values = row.locator(".parts td").evaluate_all("all => all.map(one => Number(one.dataset.value))")
         pieces = row.locator(".piece").evaluate_all("all => all.map(one => Number(one.dataset.value))")
-        assert len(values) == 40 + 2
+        assert len(values) == 8 + 3  # the largest, the sum of those told, the sum of the others, the score
         assert math.fsum(values[:-1]) == values[-1] == pytest.approx(math.fsum(pieces))
+        assert len(pieces) <= 8 + 2  # a colour each, and one grey piece of each sign
+        row.get_by_role("button", name="32 more").press("Enter")
+        told = row.locator(".parts td").evaluate_all("all => all.map(one => Number(one.dataset.value))")
+        assert len(told) == 40 + 2
+        assert told[:8] == values[:8]
+        assert told[-2:] == values[-2:]
         page.evaluate("names => location.hash = `#k=5&${names.map((name) => `h=${name}`).join('&')}`", names.tolist())
         page.get_by_text("nothing is left to recommend").wait_for()
 
@@ -272,7 +278,7 @@ def test_the_page_works_behind_a_path(visit, model):
         page.wait_for_selector(".node.centre")
         page.get_by_role("link", name="API").click()
         page.wait_for_selector(".operation")
-        assert "/shop/recs/recommend'" in page.locator("#post-recommend .copied pre").inner_text()
+        assert "/shop/recs/v1/recommend'" in page.locator("#post-recommend .copied pre").inner_text()
         home = page.get_by_role("link", name="The page").evaluate("link => link.href")
         assert home.endswith("/shop/recs/")
 
@@ -367,7 +373,7 @@ def test_every_example_of_the_reference_can_be_sent(visit):
             "document.querySelectorAll('.try').forEach(one => (one.open = true, one.querySelector('.send').click()))"
         )
         page.wait_for_function("() => [...document.querySelectorAll('.status')].every(one => one.textContent)")
-        assert page.locator(".status b").all_inner_texts() == ["200"] * 11
+        assert page.locator(".status b").all_inner_texts() == ["200"] * 12
         page.locator(".operation textarea").first.fill('{"histories": [["tea"]], "k": 0}')
         page.locator(".send").first.click()
         page.wait_for_selector(".status.bad")
@@ -376,7 +382,7 @@ def test_every_example_of_the_reference_can_be_sent(visit):
 
 def test_the_files_are_small_plain_and_our_own():
     files = [path for path in PAGE.iterdir() if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 120_000
+    assert sum(path.stat().st_size for path in files) < 128_000
     for path in files:
         text = path.read_text("utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), path.name
