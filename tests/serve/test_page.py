@@ -358,6 +358,9 @@ def test_readable_by_day_and_night_on_a_phone_and_on_a_desk(visit, path):
     with visit(path, has_touch=True) as page:
         if path == "/":
             page.locator(".why").first.click()
+            page.locator(".asks").click()
+            page.locator("label[for=zero]").click()
+            settle(page)
         for width in (360, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width

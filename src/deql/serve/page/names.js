@@ -34,10 +34,10 @@ export function colour(history, weights) {
   bare.slice(0, free.length).forEach((item, at) => places.set(item, free[at]));
 }
 
-/** Some of many names, and how many more there are. */
+/** Some of many names, and how many more there are; one more is told as well. */
 export function some(names, most = 3) {
   const more = names.length - most;
-  return more > 0 ? `${names.slice(0, most).join(", ")} and ${whole(more)} more` : names.join(", ");
+  return more > 1 ? `${names.slice(0, most).join(", ")} and ${whole(more)} more` : names.join(", ");
 }
 
 /** A number with its sign, as it is read in a sum. */
