@@ -104,7 +104,7 @@ def ask(settings: dict[str, Any]) -> list[Kind]:
     """Ask for ``settings["seconds"]`` seconds, and until standard input ends; wait for the last answers."""
     address = settings["host"], settings["port"]
     head = (
-        f"POST /recommend HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\nContent-Type: application/json\r\n"
+        f"POST /v1/recommend HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\nContent-Type: application/json\r\n"
         f"Authorization: Bearer {settings['token']}\r\nContent-Length: "
     ).encode()
     kinds = [Kind.read(Path(one["bodies"]), head) for one in settings["kinds"]]

@@ -76,7 +76,7 @@ class Server:
 
     def reload(self) -> dict[str, Any]:
         request = urllib.request.Request(
-            f"http://{self.host}:{self.port}/admin/reload",
+            f"http://{self.host}:{self.port}/v1/admin/reload",
             method="POST",
             headers={"Authorization": f"Bearer {self.token}"},
         )

@@ -36,7 +36,7 @@ def serve(
         str | None,
         typer.Option(
             envvar="DEQL_TOKEN",
-            help="Requests must show it, as Authorization: Bearer TOKEN; allows POST /admin/reload.",
+            help="Requests must show it, as Authorization: Bearer TOKEN; allows POST /v1/admin/reload.",
         ),
     ] = None,
     journal: Annotated[
