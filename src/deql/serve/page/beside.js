@@ -2,7 +2,7 @@
 
 import { ask, latest } from "./api.js";
 import { byId, el, setText, svg } from "./dom.js";
-import { learn, nameOf, some, whole } from "./names.js";
+import { learn, nameOf, some } from "./names.js";
 import { change, overrides } from "./state.js";
 
 // How far ranks are known beyond what is shown.
@@ -33,6 +33,16 @@ export function beside(models, own, limit, { open, failed }) {
     if (at) open(at.item);
   });
 
+  /** Names both; drawn anew only for another one, so that the choice keeps the focus. */
+  function head({ name }) {
+    const heading = byId("beside-heading");
+    if (heading.dataset.of === name) return;
+    heading.dataset.of = name;
+    const pick = (chosen) => change({ beside: chosen === others[0].name ? null : chosen });
+    const second = others.length > 1 ? choice(others, name, "The other model", pick) : el("bdi", {}, name);
+    heading.replaceChildren(el("bdi", {}, own.name), " beside ", second);
+  }
+
   /** The other model as it was fitted: sliders do not move it, so it is asked once for each history. */
   async function other({ name }, history) {
     const key = JSON.stringify([name, ...history.map(String)]);
@@ -50,10 +60,7 @@ export function beside(models, own, limit, { open, failed }) {
       const asked = { histories: [state.history], k: Math.max(reach, list.length), ...overrides(state) };
       const { answer } = await ask("v1/recommend", asked);
       if (stale()) return;
-      const pick = (name) => change({ beside: name === others[0].name ? null : name });
-      const name = others.length > 1 ? choice(others, model.name, "The other model", pick) : el("bdi", {}, model.name);
-      if (byId("beside-heading").dataset.of !== model.name) byId("beside-heading").replaceChildren(own.name, " beside ", name);
-      byId("beside-heading").dataset.of = model.name;
+      head(model);
       const ranks = [answer.results[0].recommendations, right.recommendations].map(ranksOf);
       const lists = [list.map(({ item }) => item), right.recommendations.slice(0, list.length).map(({ item }) => item)];
       draw(home, lists, ranks, [own, model], reach);
@@ -68,7 +75,9 @@ const ranksOf = (list) => new Map(list.map(({ item }, at) => [item, at + 1]));
 
 function draw(home, lists, ranks, models, reach) {
   const rows = Math.max(...lists.map(({ length }) => length), 1);
-  const lines = svg("svg", { class: "lines", viewBox: `0 0 100 ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const lines = svg("svg", {
+    class: "lines", viewBox: `0 0 100 ${rows}`, preserveAspectRatio: "none", "aria-hidden": "true",
+  });
   lists[0].forEach((item, at) => {
     const to = lists[1].indexOf(item);
     if (to < 0) return;
@@ -76,26 +85,43 @@ function draw(home, lists, ranks, models, reach) {
     lines.append(svg("path", { class: `move ${direction(at - to)}`, "data-of": String(item),
       d: `M0 ${from}C45 ${from} 55 ${end} 100 ${end}` }));
   });
-  const side = (which) => el("ol", { class: "side", role: "list", "aria-label": `${models[which].name}, ${models[which].model}` },
-    ...lists[which].map((item, at) => row(item, at, lists[1 - which].includes(item), ranks[1 - which].get(item), which, reach)));
+  const side = (which) => {
+    const other = 1 - which;
+    const rows = lists[which].map((item, at) => {
+      const there = ranks[other].get(item);
+      const both = lists[other].includes(item);
+      return both ? row(item, at, which ? there - at - 1 : 0) : row(item, at, null, there, reach);
+    });
+    const { name, model } = models[which];
+    return el("ol", { class: "side", role: "list", "aria-label": `${name}, ${model}` }, ...rows);
+  };
   home.replaceChildren(side(0), lines, side(1));
   home.style.setProperty("--rows", rows);
 }
 
 const direction = (by) => (by > 0 ? "up" : by < 0 ? "down" : "same");
 
-/** An item of one list: its rank, and by how many places it moved, or where the other model has it if not on its list. */
-function row(item, at, both, there, which, reach) {
-  const name = el("button", { type: "button", class: "name", title: `${nameOf(item)}: show its neighbourhood` }, el("bdi", {}, nameOf(item)));
+/** An item of one list and how it moved: `by` so many places, or null if it is not on the other list.
+ *
+ * `there` is where the other model has it then, if it is among the first `reach`. */
+function row(item, at, by, there, reach) {
+  const called = nameOf(item);
+  const name = el("button", { type: "button", class: "name", title: `${called}: show its neighbourhood` });
+  name.append(el("bdi", {}, called));
   name.item = item;
-  const by = which ? there - (at + 1) : 0;
-  const places = `${Math.abs(by)} ${Math.abs(by) === 1 ? "place" : "places"}`;
-  const said = both ? (by ? `${by > 0 ? "up" : "down"} ${places}` : "")
-    : `only here; ${there ? `${whole(there)} in the other list` : `not among the first ${reach} of the other`}`;
-  const sign = both ? (by ? `${by > 0 ? "▲" : "▼"}${Math.abs(by)}` : "") : there ? `#${there}` : `>${reach}`;
-  return el("li", { class: both ? direction(by) : "only", "data-of": String(item) },
+  const places = Math.abs(by);
+  let [sign, said] = ["", ""];
+  if (by) {
+    sign = `${by > 0 ? "▲" : "▼"}${places}`;
+    said = `${by > 0 ? "up" : "down"} ${places} ${places === 1 ? "place" : "places"}`;
+  } else if (by === null) {
+    sign = there ? `#${there}` : `>${reach}`;
+    said = `only on this list; ${there ? "" : "not among the first "}${there ?? reach} by the other model`;
+  }
+  return el("li", { class: by === null ? "only" : direction(by), "data-of": String(item) },
     el("span", { class: "rank" }, String(at + 1)), name,
-    el("span", { class: "moved", title: said }, el("span", { "aria-hidden": "true" }, sign), el("span", { class: "unseen" }, said)));
+    el("span", { class: "moved", title: said },
+      el("span", { "aria-hidden": "true" }, sign), el("span", { class: "unseen" }, said)));
 }
 
 function inWords([left, right], [, ranks], { name }, { unknown, from_popularity: popular }) {
@@ -104,7 +130,8 @@ function inWords([left, right], [, ranks], { name }, { unknown, from_popularity:
   const most = moves.reduce((one, other) => (other.by > one.by ? other : one), { by: 0 });
   const places = moves.filter(({ by }) => by).length;
   const words = [`${both.length} of ${left.length} items are on both lists, ${places} of them at other places.`];
-  if (most.by) words.push(`${nameOf(most.item)} moves most: from ${left.indexOf(most.item) + 1} to ${ranks.get(most.item)}.`);
+  const [from, to] = [left.indexOf(most.item) + 1, ranks.get(most.item)];
+  if (most.by) words.push(`${nameOf(most.item)} moves most: from ${from} to ${to}.`);
   if (popular) words.push(`${name} knows nothing of this history: its list is what most people have.`);
   else if (unknown.length) words.push(`${name} does not know ${some(unknown.map(nameOf))}.`);
   return words.join(" ");

@@ -41,10 +41,12 @@ export function curves(answer, scale, own, parameters) {
 /** Why the curve says nothing about a rule; null if it does. */
 function unmeasured(given, parameters, rule, knowsZero) {
   const far = (one, other) => Math.abs(one - other) > 1e-6 * Math.max(1, Math.abs(one));
-  const other = ["l2", "dropout", "user_power"].find((name) => name in given && far(given[name], parameters[name] ?? 0));
-  if (other) return `Measured with ${other} ${short(given[other])}: this model, with ${short(parameters[other] ?? 0)}, is another one.`;
-  if (far(given.popularity_power, rule.popularity_power))
-    return `Measured at α = ${short(given.popularity_power)}: how good each b is at α = ${short(rule.popularity_power)}, nobody has measured.`;
+  const own = (name) => parameters[name] ?? 0;
+  const other = ["l2", "dropout", "user_power"].find((name) => name in given && far(given[name], own(name)));
+  if (other) return `Measured with ${other} ${short(given[other])}: this model, with ${short(own(other))}, is another one.`;
+  const [there, here] = [given.popularity_power, rule.popularity_power];
+  if (far(there, here))
+    return `Measured at α = ${short(there)}: how good each b is at α = ${short(here)}, nobody has measured.`;
   if (rule.bound) return "Measured without ξ: move b to let go of it.";
   return rule.zero_diagonal && !knowsZero ? "Measured without a zero diagonal, and not at b = 0, which is the same." : null;
 }

@@ -60,7 +60,7 @@ export function drawRow(made, recommendation, at, span) {
 /** Decimals that tell scores of this size apart. */
 const digitsFor = (largest) => Math.max(3, Math.min(8, 2 - Math.floor(Math.log10(largest || 1))));
 
-/** The pieces of a bar: one for each item, and one of each sign for those of a long history that are grey, or too thin. */
+/** The pieces of a bar: one for each item, and one of each sign for the grey and the thin ones of a long history. */
 function pieces({ because = [], rest = 0, score, popular }, width) {
   if (popular) return [{ key: POPULAR, colour: COLOURS, value: score, name: "popularity" }];
   const long = because.length > COLOURS;

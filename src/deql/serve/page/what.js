@@ -15,7 +15,8 @@ export function explainB(button, dropout) {
     last = [b, history];
     if (!panel.hidden) drawCosts(b, history);
   };
-  setText(byId("hid"), dropout ? `${short(100 * dropout)} % of the items were dropped` : "some items may be dropped (for this model none were)");
+  const none = "some items may be dropped (for this model none were)";
+  setText(byId("hid"), dropout ? `${short(100 * dropout)} % of the items were dropped` : none);
   button.addEventListener("click", () => {
     panel.hidden = !panel.hidden;
     button.setAttribute("aria-expanded", String(!panel.hidden));
@@ -37,5 +38,6 @@ function drawCosts(b, history) {
       el("td", {}, at ? "kept" : "dropped"), el("td", {}, guess.toFixed(1)),
       el("td", {}, `${times[Math.min(at, 1)]}${(1 - guess).toFixed(1)}² = ${short(costs[at].toPrecision(2))}`))));
   const share = Math.round((100 * (costs[1] + costs[2])) / (costs[0] + costs[1] + costs[2]));
-  setText(byId("share"), `At b = ${Number.isFinite(b) ? short(b) : "∞"} the two that were kept make up ${share} % of the cost.`);
+  const at = Number.isFinite(b) ? short(b) : "∞";
+  setText(byId("share"), `At b = ${at} the two that were kept make up ${share} % of the cost.`);
 }
