@@ -18,6 +18,33 @@ CURVE = {
     "errors": {"ndcg@20": [0.01, 0.01, 0.01, 0.01]}, "best": {"ndcg@20": 0.5}, "parameters": {"l2": 1.0},
 }  # fmt: skip
 
+# Texts that are too faint against what is behind them.
+CONTRAST = """() => {
+  const light = (colour) => {
+    const linear = (v) => (v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    const [r, g, b] = colour.match(/[\\d.]+/g).map((part) => linear(Number(part) / 255));
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(colour)) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const wrong = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const says = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    const style = getComputedStyle(element);
+    if (!says || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const ink = element.namespaceURI.endsWith("svg") ? style.fill : style.color;
+    const [one, other] = [light(ink), light(behind(element))].sort((a, b) => b - a);
+    const ratio = (one + .05) / (other + .05);
+    if (ratio < 4.5) wrong.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  }
+  return wrong;
+}"""
+
 
 def behind(prefix, route):
     """A proxy that has the server at a path, and nothing at any other."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import deql
-from tests.serve.browsing import FIRST, IMAGE, QUOTES, RIGHT_TO_LEFT, best, chips, listed, settle, shown_b
+from tests.serve.browsing import CONTRAST, FIRST, IMAGE, QUOTES, RIGHT_TO_LEFT, best, chips, listed, settle, shown_b
 
 pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
 pytest.importorskip("uvicorn", reason="the page is tested on a real server")
@@ -318,32 +318,6 @@ def test_numbers_are_shown_by_their_titles(visit, serving, toy):
         asked.locator(".try pre").wait_for()
         assert str(ids[2]) in asked.locator(".try pre").inner_text()
 
-
-CONTRAST = """() => {
-  const light = (colour) => {
-    const linear = (v) => (v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-    const [r, g, b] = colour.match(/[\\d.]+/g).map((part) => linear(Number(part) / 255));
-    return .2126 * r + .7152 * g + .0722 * b;
-  };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor;
-      if (!/, 0\\)$/.test(colour)) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const wrong = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const says = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    const style = getComputedStyle(element);
-    if (!says || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-    const ink = element.namespaceURI.endsWith("svg") ? style.fill : style.color;
-    const [one, other] = [light(ink), light(behind(element))].sort((a, b) => b - a);
-    const ratio = (one + .05) / (other + .05);
-    if (ratio < 4.5) wrong.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
-  }
-  return wrong;
-}"""
 
 NAMELESS = """() => {
   const named = (one) => one.getAttribute("aria-label") || one.labels?.[0]?.textContent || one.textContent.trim()

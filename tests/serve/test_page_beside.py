@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import deql
-from tests.serve.browsing import FIRST, best, chips, listed
+from tests.serve.browsing import CONTRAST, FIRST, best, chips, listed
 
 pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
 pytest.importorskip("uvicorn", reason="the page is tested on a real server")
@@ -79,6 +79,9 @@ def test_ranks_that_moved_are_drawn(visit, model, other):
         for width in (390, 768):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate(CONTRAST) == []
 
 
 def test_either_model_may_be_looked_at(visit, model, other):
