@@ -426,7 +426,7 @@ def test_errors_say_which_model_was_asked(two, change):
 
 
 def test_paths_without_a_version_still_answer(two):
-    for path in ("items?q=e", "items/egg/similar", "items/egg/neighbours", "model", "models", "model/diagonal"):
+    for path in ("items?q=e", "items/egg/similar", "items/egg/neighbours", "model", "model/diagonal", "model/curve"):
         assert two.ask("GET", f"/{path}") == two.ask("GET", f"/v1/{path}")
     body = {"histories": [["egg"]]}
     assert two.ask("POST", "/recommend", body) == two.ask("POST", "/v1/recommend", body)

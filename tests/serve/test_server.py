@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 from uvicorn.supervisors.multiprocess import Process
 
 from deql.errors import ModelFileError, ParameterError
-from deql.serve import monitoring, server, shared_model
+from deql.serve import monitoring, server, shared_model, supervisor
 from deql.serve.settings import Settings
 from deql.serve.snapshot import ReloadError
 from tests.serve.running import Server, compile_kernels, is_running, save_broken, save_model, wait_for
@@ -96,6 +97,55 @@ def _end_in_the_middle(running):
     assert running.events("stopped")[-1]["exit"] == 0
 
 
+def test_nothing_is_reset_when_it_ends_under_load(tmp_path):
+    """32 connections that ask without a pause: whatever was sent is answered, and every last answer says so."""
+    running = Server(save_model(tmp_path / "shop.deql"), tmp_path / "log", workers=2, threads=1, quiet=True)
+    try:
+        running.wait()
+        seen = [Client(running.port) for _ in range(32)]
+        clients = [threading.Thread(target=client.run) for client in seen]
+        for client in clients:
+            client.start()
+        wait_for(lambda: all(client.answered > 20 for client in seen))
+        assert running.end() == 0
+        for client in clients:
+            client.join()
+    finally:
+        running.close()
+    assert [client.failures for client in seen if client.failures] == []
+
+
+class Client:
+    """Asks on one connection, and on the next once it is closed, until none is taken any more."""
+
+    def __init__(self, port):
+        self._port, self.answered, self.failures = port, 0, []
+
+    def run(self):
+        while not self.failures:
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+            try:
+                connection.connect()
+            except ConnectionError:
+                return
+            try:
+                while self._ask(connection):
+                    pass
+            except (OSError, http.client.HTTPException) as error:
+                self.failures.append(f"{error!r} after {self.answered} answers")
+            finally:
+                connection.close()
+
+    def _ask(self, connection):
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/recommend", b'{"histories": [["tea"]], "k": 2}', headers)
+        response = connection.getresponse()
+        if response.status != 200 or b'"recommendations"' not in response.read():
+            self.failures.append(f"status {response.status}")
+        self.answered += 1
+        return response.getheader("connection") != "close"
+
+
 def is_refused(port):
     try:
         socket.create_connection(("127.0.0.1", port), 20).close()
@@ -140,7 +190,7 @@ def test_workers_that_never_start(tmp_path, monkeypatch, caplog, fault):
         monkeypatch.setattr(spawn, "_python_exe", os.fsencode(false))
     else:
         monkeypatch.setattr(Process, "start", no_thread)
-    monkeypatch.setattr(server, "_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "_CHECK_SECONDS", 0.01)
     monkeypatch.setattr(monitoring, "configure_logs", lambda: None)
     told = []
     before = signal.getsignal(signal.SIGTERM), dict(os.environ)
@@ -247,26 +297,6 @@ def test_workers_that_start_during_a_reload(shared):
     starting.join()
     assert told == [None, "new"]  # it waited for it; the first are its settings
     assert share.ready == 2
-
-
-_SHORT_PATIENCE = """
-from deql.serve import server
-server._HUNG_SECONDS = 2
-"""
-
-
-def test_a_worker_that_hangs_is_replaced(tmp_path):
-    running = Server(save_model(tmp_path / "shop.deql"), tmp_path / "log", _SHORT_PATIENCE, threads=1)
-    try:
-        [worker] = running.wait().workers()
-        os.kill(worker, signal.SIGSTOP)
-        wait_for(lambda: set(running.workers()) - {worker})
-        running.recommend()  # it waited for the new one
-        assert running.events("worker_died")[-1]["worker"] == worker
-        assert not is_running(worker)
-        assert running.end() == 0
-    finally:
-        running.close()
 
 
 def test_systemd_is_told(tmp_path, monkeypatch):

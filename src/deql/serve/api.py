@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Depends, FastAPI
 from fastapi import Path as InPath
 from fastapi import Query as InQuery
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -67,8 +67,8 @@ register_url_convertor("any", _AnyPath())
 
 async def _no_query(request: Request) -> None:
     """Refuse parameters in an address that takes none, as FastAPI does where it takes some."""
-    unknown = next(iter(request.query_params), None)
-    if unknown is not None:
+    if request.scope["query_string"]:
+        unknown = next(iter(request.query_params), "")
         raise ApiError(422, "invalid_request", f"the address: there is no parameter {name_some([unknown])}")
 
 
@@ -99,32 +99,29 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
     )
     openapi.complete(api, has_token=settings.token is not None)
     add_errors(api, holder)
-    questions = APIRouter()
     long_answers = LongAnswers()
-    _add_questions(questions, holder, settings, Batcher(metrics.batch), long_answers)
-    _add_models(questions, holder, settings, long_answers)
+    _add_questions(api, holder, settings, Batcher(metrics.batch), long_answers)
+    _add_models(api, holder, settings, long_answers)
     if settings.token is not None:
-        _add_admin(questions, holder)
-    api.include_router(questions, prefix="/v1")
-    api.include_router(questions, include_in_schema=False)  # as they were called before there were versions
+        _add_admin(api, holder)
     _add_operations(api, holder, metrics)
     _add_page(api)
     return RequestMiddleware(api, settings, metrics)
 
 
 def _add_questions(
-    api: APIRouter, holder: ModelHolder, settings: Settings, batcher: Batcher, long_answers: LongAnswers
+    api: FastAPI, holder: ModelHolder, settings: Settings, batcher: Batcher, long_answers: LongAnswers
 ) -> None:
     limits = settings.limits
 
     @api.post(
-        "/recommend",
+        "/v1/recommend",
         tags=["recommend"],
-        dependencies=_NO_QUERY,
         **_answers(answer_schemas.RecommendAnswer, 400, 404, 413, 415, 422),
     )
     async def recommend(request: Request, asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
+        await _no_query(request)
         serving = _asked_for(request, holder, asked.model)
         queries, unknown = answers.queries_of(serving, asked, limits)
         lists = await batcher.rank(serving, queries)
@@ -134,23 +131,23 @@ def _add_questions(
         return _sent("".join(pieces if is_short else await long_answers.make(pieces)))
 
     @api.post(
-        "/explain",
+        "/v1/explain",
         tags=["recommend"],
-        dependencies=_NO_QUERY,
         **_answers(answer_schemas.ExplainAnswer, 400, 404, 413, 415, 422),
     )
     async def explain(request: Request, asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
+        await _no_query(request)
         serving = _asked_for(request, holder, asked.model)
         return _json(await long_answers.call(answers.explanation, serving, asked, limits))
 
-    @api.get("/items", tags=["items"], **_answers(answer_schemas.ItemsAnswer, 404, 422))
+    @api.get("/v1/items", tags=["items"], **_answers(answer_schemas.ItemsAnswer, 404, 422))
     async def find_items(request: Request, asked: Annotated[schemas.ItemsQuery, InQuery()]) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
         serving = _asked_for(request, holder, asked.model)
         return _json(await long_answers.call(answers.items, serving, asked.q, asked.limit))
 
-    @api.get("/items/{item:any}/similar", tags=["items"], **_answers(answer_schemas.SimilarAnswer, 404, 422))
+    @api.get("/v1/items/{item:any}/similar", tags=["items"], **_answers(answer_schemas.SimilarAnswer, 404, 422))
     async def similar_items(
         request: Request, item: ItemInPath, asked: Annotated[schemas.SimilarQuery, InQuery()]
     ) -> Response:
@@ -162,7 +159,7 @@ def _add_questions(
         [ranked] = await batcher.rank(serving, [Query([column], asked.k, rule=asked.rule)])
         return _json(answers.similar(serving, column, ranked))
 
-    @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(answer_schemas.NeighboursAnswer, 404, 422))
+    @api.get("/v1/items/{item:any}/neighbours", tags=["items"], **_answers(answer_schemas.NeighboursAnswer, 404, 422))
     async def neighbours(
         request: Request, item: ItemInPath, asked: Annotated[schemas.NeighboursQuery, InQuery()]
     ) -> Response:
@@ -172,26 +169,26 @@ def _add_questions(
         return _json(await long_answers.call(answers.neighbours, serving, column, asked.k, asked.rule))
 
 
-def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings, long_answers: LongAnswers) -> None:
-    @api.get("/models", tags=["model"], dependencies=_NO_QUERY, **_answers(answer_schemas.ModelsAnswer, 422))
+def _add_models(api: FastAPI, holder: ModelHolder, settings: Settings, long_answers: LongAnswers) -> None:
+    @api.get("/v1/models", tags=["model"], dependencies=_NO_QUERY, **_answers(answer_schemas.ModelsAnswer, 422))
     async def list_models() -> Response:
         """The models, by name; the first is that of requests that name none."""
         holder.get()  # there is one
         return _json({"models": [as_json(serving.short_summary()) for serving in holder.models]})
 
-    @api.get("/model", tags=["model"], **_answers(answer_schemas.ModelAnswer, 404, 422))
+    @api.get("/v1/model", tags=["model"], **_answers(answer_schemas.ModelAnswer, 404, 422))
     async def get_model(request: Request, asked: ModelInQuery) -> Response:
         """The model: parameters, what it learned from, its checksum, and this server's limits."""
         serving = _asked_for(request, holder, asked.model)
         return _json(as_json(serving.summary() | {"version": deql.__version__, "limits": vars(settings.limits)}))
 
-    @api.get("/model/diagonal", tags=["model"], **_answers(answer_schemas.DiagonalAnswer, 404, 422))
+    @api.get("/v1/model/diagonal", tags=["model"], **_answers(answer_schemas.DiagonalAnswer, 404, 422))
     async def model_diagonal(request: Request, asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
         serving = _asked_for(request, holder, asked.model)
         return _json(await long_answers.call(answers.diagonal, serving, asked.rule))
 
-    @api.get("/model/curve", tags=["model"], **_answers(answer_schemas.CurveAnswer, 404, 422))
+    @api.get("/v1/model/curve", tags=["model"], **_answers(answer_schemas.CurveAnswer, 404, 422))
     async def model_curve(request: Request, asked: ModelInQuery) -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
         found = _asked_for(request, holder, asked.model).curve
@@ -200,9 +197,12 @@ def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings, long_an
         return _json(as_json(found))
 
 
-def _add_admin(api: APIRouter, holder: ModelHolder) -> None:
+def _add_admin(api: FastAPI, holder: ModelHolder) -> None:
     @api.post(
-        "/admin/reload", tags=["operations"], dependencies=_NO_QUERY, **_answers(answer_schemas.ReloadAnswer, 409, 422)
+        "/v1/admin/reload",
+        tags=["operations"],
+        dependencies=_NO_QUERY,
+        **_answers(answer_schemas.ReloadAnswer, 409, 422),
     )
     async def reload_models() -> Response:
         """Read the model files again.
@@ -252,7 +252,7 @@ def _add_page(api: FastAPI) -> None:
 def _asked_for(request: Request, holder: ModelHolder, name: str | None) -> ServingModel:
     """The model that a request is about, whose checksum its answer will have."""
     serving = holder.get(name)
-    setattr(request.state, CHECKSUM, serving.checksum)
+    request.scope["state"][CHECKSUM] = serving.checksum
     return serving
 
 

@@ -15,6 +15,7 @@ import logging
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from deql.serve.monitoring import log
 from deql.serve.request_context import (
@@ -25,6 +26,7 @@ from deql.serve.request_context import (
     new_id,
     refusal,
     too_long,
+    too_many_connections,
     with_security_headers,
 )
 from deql.serve.schemas import ApiError
@@ -40,6 +42,15 @@ __all__ = ["ClientConnection"]
 _LINGER_SECONDS = 2.0
 """For a client to read why it is refused: one that still sends looks later, and would find the connection reset."""
 
+_MOST_SPARE = 16
+"""Connections beyond the limit, for those who ask whether the server is well."""
+
+_SPARES: WeakKeyDictionary[ServerState, dict[ClientConnection, None]] = WeakKeyDictionary()
+"""The spare connections of each server, the oldest first; in a program there is one server."""
+
+_LAST_SECONDS = 1.0
+"""For a request that is on its way when the server ends: a connection closed before it is read is reset."""
+
 _MOST_PIPELINED = 100
 """Requests that a client may send before it has the answer to the first; browsers and libraries wait for each."""
 
@@ -48,7 +59,13 @@ class ClientConnection(asyncio.Protocol):
     """Limits around a protocol of uvicorn, to be given as its setting ``http``.
 
     A client has ``settings.timeout`` seconds from connecting to the first byte; from there to the end of the headers;
-    and for reading some of an answer that is being sent. There are ``settings.connections`` at once.
+    and for reading some of an answer that is being sent. There are ``settings.connections`` at once, and a few more for
+    whoever asks whether the server is well.
+
+    Attributes
+    ----------
+    is_spare : bool
+        Whether this is one of those few, on which nothing else is answered.
 
     Parameters
     ----------
@@ -74,13 +91,16 @@ class ClientConnection(asyncio.Protocol):
         settings: Settings = config.loaded_app.settings
         self._seconds, self._most = settings.timeout, settings.connections
         self._connections = server_state.connections
+        self._spares = _SPARES.setdefault(server_state, {})
+        self.is_spare = False
         self._state = {**app_state, CONNECTION: self}
         self._http = _with_target(parser or _parser())(config, server_state, self._state, **given)
+        self._http.shutdown = self.end  # uvicorn's own closes whatever is idle at once
         self._loop = asyncio.get_running_loop()
         self._due: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._unparsed = 0  # bytes of a request whose headers are not complete
-        self._in_flight = self._lingers = False
+        self._in_flight = self._lingers = self._ends = False
 
     # What the middleware says
 
@@ -93,18 +113,32 @@ class ClientConnection(asyncio.Protocol):
         """The request is answered."""
         self._in_flight = False
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no other request is answered after one that begins to be."""
+        return self.is_spare or self._ends
+
+    # What the server says
+
+    def end(self) -> None:
+        """The server ends: what is being asked, or will be in a moment, is answered, and the answer is the last."""
+        self._ends = True
+        if self._in_flight:
+            self._http.cycle.keep_alive = False
+        else:
+            self._loop.call_later(_LAST_SECONDS, self._close_if_idle)
+
     # What the event loop says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
         self._http.connection_made(_TimedTransport(self, transport))
-        if len(self._connections) > self._most:
-            full = "the server has as many connections as it can hold: try again in a second"
-            self._refuse(ApiError(503, "overloaded", full))
-        else:
-            self._wait()
+        self._wait()
+        if len(self._connections) - len(self._spares) > self._most:
+            self._become_spare()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._spares.pop(self, None)
         self._stop_waiting()
         self._stop_stalling()
         self._http.connection_lost(error)
@@ -156,6 +190,22 @@ class ClientConnection(asyncio.Protocol):
             self._close()
 
     # Our own
+
+    def _close_if_idle(self) -> None:
+        if not self._in_flight:
+            self._close()
+
+    def _become_spare(self) -> None:
+        """There are as many connections as there may be: this one can only ask for what is never refused.
+
+        What it asks is not known yet, and those who only connect must not keep out who asks: the oldest of them goes.
+        """
+        self.is_spare = True
+        self._spares[self] = None
+        if len(self._spares) > _MOST_SPARE:
+            silent = next((one for one in self._spares if not one._in_flight), self)
+            silent._refuse(too_many_connections())
+            self._spares.pop(silent, None)
 
     def _close(self) -> None:
         """That waits until the client has read everything, which it may never do."""

@@ -16,14 +16,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deql.serve.access import host_is_allowed, shows_token
 from deql.serve.monitoring import Metrics, log
-from deql.serve.request_context import RequestContext
+from deql.serve.request_context import RequestContext, too_many_connections
 from deql.serve.schemas import ApiError
 from deql.serve.settings import Settings
 
 __all__ = ["RequestMiddleware", "internal_message"]
 
 _OPEN = "/health"
-"""The one path that needs no token and is answered however busy the server is."""
+"""The one path that needs no token."""
+
+_PROBES = frozenset({_OPEN, "/ready", "/metrics"})
+"""What is answered however busy the server is: were it not, whoever watches would restart a server that is well."""
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -69,6 +72,8 @@ class RequestMiddleware:
     async def _answer(self, request: RequestContext) -> None:
         try:
             request.check_form()
+            if request.is_spare and request.path not in _PROBES:
+                raise too_many_connections()
             self._check_host(request)
             if request.path != _OPEN:
                 self._check_token(request)
@@ -96,7 +101,7 @@ class RequestMiddleware:
             raise ApiError(401, "unauthorized", "this server wants a token: Authorization: Bearer TOKEN")
 
     def _check_load(self, request: RequestContext) -> None:
-        if self._pending >= self.settings.pending and request.path != _OPEN:
+        if self._pending >= self.settings.pending and request.path not in _PROBES:
             raise _overloaded()
 
     async def _read(self, request: RequestContext) -> None:

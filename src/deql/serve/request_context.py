@@ -25,6 +25,7 @@ __all__ = [
     "new_id",
     "refusal",
     "too_long",
+    "too_many_connections",
     "with_security_headers",
 ]
 
@@ -48,6 +49,9 @@ _ABSOLUTE = re.compile(
     rb"(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?(?:#.*)?",
     re.IGNORECASE,
 )
+
+_UNVERSIONED = re.compile(r"/(recommend|explain|items|model|admin)(?=/|\Z)")
+"""Paths as they were before there were versions; they mean the first."""
 
 _PAGES = frozenset({"/", "/docs"})
 _ELSEWHERE = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -87,8 +91,10 @@ class RequestContext:
         state = scope.setdefault("state", {})
         self.scope = scope if self.method != "HEAD" else {**scope, "method": "GET"}
         self._connection = state.pop(CONNECTION, None)
+        self.is_spare = False  # whether its connection is one beyond the limit
         if self._connection is not None:
             self._connection.begin()
+            self.is_spare = self._connection.is_spare
         self.deadline = state.get(STARTED, asyncio.get_running_loop().time()) + seconds
         self.path: str = scope["path"]
         self.host = self.header(b"host")
@@ -105,7 +111,7 @@ class RequestContext:
         return next((value for key, value in self.scope["headers"] if key == name), b"")
 
     def check_form(self) -> None:
-        """Refuse what parsers let through although HTTP does not; take an absolute address apart."""
+        """Refuse what parsers let through although HTTP does not; find the path in an absolute or an old address."""
         scope = self.scope
         target = scope["state"].pop(TARGET, None)
         if target is None and not self.path.startswith("/"):  # h11 takes it for a path
@@ -118,6 +124,9 @@ class RequestContext:
             raise ApiError(400, "invalid_request", "there is more than one Host header: send one")
         if target is not None:
             self._use_absolute(target)
+        if _UNVERSIONED.match(self.path):
+            self.path = scope["path"] = "/v1" + self.path
+            scope["raw_path"] = b"/v1" + scope.get("raw_path", b"")
 
     def _use_absolute(self, target: bytes) -> None:
         """An address with a host in it is asked of that host, whatever the header says."""
@@ -161,6 +170,9 @@ class RequestContext:
             checksum = self.scope["state"].get(CHECKSUM)
             if checksum is not None:
                 headers.append((b"x-model-checksum", checksum.encode()))
+            closes = self._connection is not None and self._connection.is_last
+            if closes and not any(name.lower() == b"connection" for name, _ in headers):
+                headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         elif message["type"] == "http.response.body":
             if self._instead is not None:
@@ -228,7 +240,7 @@ def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
 
 
 def _is_admin(path: str) -> bool:
-    return path.startswith(("/v1/admin/", "/admin/"))
+    return path.startswith("/v1/admin/")
 
 
 def with_security_headers(headers: Headers, request_id: str, path: str = "") -> Headers:
@@ -243,6 +255,12 @@ def with_security_headers(headers: Headers, request_id: str, path: str = "") -> 
 def new_id() -> str:
     """An id for a request that brings none."""
     return secrets.token_hex(8)
+
+
+def too_many_connections() -> ApiError:
+    """Why somebody is turned away who has just come."""
+    full = "the server has as many connections as it can hold: try again in a second"
+    return ApiError(503, "overloaded", full)
 
 
 def too_long() -> ApiError:

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, Listener
@@ -36,6 +36,11 @@ _LOAD_SECONDS = 600.0
 """For a worker to load a model; one that takes longer hangs."""
 
 _SWAP_SECONDS = 10.0
+
+_SILENT_SECONDS = 2.0
+"""After which a worker that leaves a ping without an answer is not waited for: all others wait for the new model."""
+
+_LOOK_SECONDS = 0.1
 
 _RETRY_SECONDS = 0.1
 
@@ -87,8 +92,8 @@ class WorkerProcess:
         Held from a question to its answer.
     """
 
-    def __init__(self, connection: Connection, pid: int) -> None:
-        self._connection, self.pid, self.ready = connection, pid, False
+    def __init__(self, connection: Connection, pid: int, silence: Callable[[int], float] = lambda pid: 0.0) -> None:
+        self._connection, self.pid, self.ready, self._silence = connection, pid, False, silence
         self.asking = threading.Lock()
 
     def ask(self, body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float) -> None:
@@ -107,9 +112,11 @@ class WorkerProcess:
     def wait(self, seconds: float) -> None:
         """Wait for the answer. A worker that does not give one is ended: it might seem to be that of the next."""
         try:
-            if not self._connection.poll(seconds):
-                self.kill()
-                raise WorkerGoneError(f"worker {self.pid} did not answer within {seconds:g} seconds")
+            end = time.monotonic() + seconds
+            while not self._connection.poll(min(seconds, _LOOK_SECONDS)):
+                if time.monotonic() > end or self._silence(self.pid) > _SILENT_SECONDS:
+                    self.kill()
+                    raise WorkerGoneError(f"worker {self.pid} did not answer within {seconds:g} seconds, or hangs")
             answer, _ = receive(self._connection)
         except (OSError, EOFError):
             raise WorkerGoneError(f"worker {self.pid} ended") from None
@@ -134,6 +141,8 @@ class SharedModel:
         Where workers find the control socket.
     on_ready : callable
         Called when a worker answers requests.
+    silence : callable, optional
+        For how many seconds the worker with a process number has left a ping without an answer.
 
     Attributes
     ----------
@@ -142,9 +151,10 @@ class SharedModel:
     """
 
     def __init__(
-        self, settings: Settings, first: dict[str, Snapshot], folder: str, on_ready: Callable[[], None]
-    ) -> None:
-        self._settings, self.current, self._on_ready = settings, first, on_ready
+        self, settings: Settings, first: dict[str, Snapshot], folder: str, on_ready: Callable[[], None],
+        silence: Callable[[int], float] = lambda pid: 0.0,
+    ) -> None:  # fmt: skip
+        self._settings, self.current, self._on_ready, self._silence = settings, first, on_ready, silence
         self.workers: dict[int, WorkerProcess] = {}
         self.is_reloading = self._is_closed = False
         self.refused: str | None = None
@@ -165,6 +175,11 @@ class SharedModel:
     def ready(self) -> int:
         """How many workers answer."""
         return sum(worker.ready for worker in list(self.workers.values()))
+
+    def is_ready(self, pid: int) -> bool:
+        """Whether a worker has ever answered."""
+        worker = self.workers.get(pid)
+        return worker is not None and worker.ready
 
     def forget(self, pid: int | None) -> bool:
         """A worker ended; whether it ever answered."""
@@ -190,7 +205,7 @@ class SharedModel:
                 with connection:
                     send(connection, self.reload())
             else:
-                self.admit(WorkerProcess(connection, body["pid"]))
+                self.admit(WorkerProcess(connection, body["pid"], self._silence))
 
     def admit(self, worker: WorkerProcess) -> None:
         """Hand the models to a new worker, and wait until it answers from them."""
@@ -282,31 +297,32 @@ class SharedModel:
         One that ends meanwhile is no reason to refuse the model; if all of them end, the model may well be it.
         """
         with self._handing:
-            failed = self._ask_all({"kind": "prepare", "name": name}, new.files, _LOAD_SECONDS)
+            everyone = list(self.workers.values())  # some may end, and be taken from among the workers, meanwhile
+            failed = _ask_all(everyone, {"kind": "prepare", "name": name}, new.files, _LOAD_SECONDS)
             refused = [error for error in failed.values() if not isinstance(error, WorkerGoneError)]
-            if refused or len(failed) == len(self.workers):
-                self._ask_all({"kind": "drop"}, None, _SWAP_SECONDS)
+            if refused or len(failed) == len(everyone):
+                _ask_all(everyone, {"kind": "drop"}, None, _SWAP_SECONDS)
                 why = refused[0] if refused else "workers end again and again"
                 raise ReloadError(f"{self._settings.models[name]} could not be loaded: {why}")
-            for worker, error in self._ask_all({"kind": "swap"}, None, _SWAP_SECONDS).items():
+            for worker, error in _ask_all(everyone, {"kind": "swap"}, None, _SWAP_SECONDS).items():
                 worker.kill()  # it starts again, with the new model
                 log("worker_killed", logging.ERROR, worker=worker.pid, reason=f"it has not the new model: {error}")
             self.current[name].close()
             self.current[name] = new
 
-    def _ask_all(
-        self, body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float
-    ) -> dict[WorkerProcess, WorkerError]:
-        """Ask all workers at the same time; the errors of those that have one."""
-        failed: dict[WorkerProcess, WorkerError] = {}
 
-        def ask(worker: WorkerProcess) -> None:
-            try:
-                worker.ask(body, files, seconds)
-            except WorkerError as error:
-                failed[worker] = error
+def _ask_all(
+    everyone: Sequence[WorkerProcess], body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float
+) -> dict[WorkerProcess, WorkerError]:
+    """Ask all workers at the same time; the errors of those that have one."""
+    failed: dict[WorkerProcess, WorkerError] = {}
 
-        everyone = list(self.workers.values())
-        with ThreadPoolExecutor(len(everyone) or 1) as pool:
-            list(pool.map(ask, everyone))
-        return failed
+    def ask(worker: WorkerProcess) -> None:
+        try:
+            worker.ask(body, files, seconds)
+        except WorkerError as error:
+            failed[worker] = error
+
+    with ThreadPoolExecutor(len(everyone) or 1) as pool:
+        list(pool.map(ask, everyone))
+    return failed

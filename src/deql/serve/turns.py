@@ -1,9 +1,9 @@
 """Who is next: histories are ranked in batches, long answers made a moment at a time; nobody waits for all of one.
 
-A request that waits here holds nothing that another needs. What it gets is a share of the time, whatever it costs:
-ranking takes one history from each request in turn, and of long answers each is worked on for a moment in turn. One
-thread makes them, as Python lets one thread run at a time, and lets those that want to take turns: so long answers
-together have as much of the time as the event loop has for all the short ones, if there are enough of both.
+A request that waits here holds nothing that another needs. What it gets is a share of the time, whatever others cost:
+ranking takes one history from each request in turn, and a long answer never waits for all of a longer one. One thread
+makes them: Python runs one thread at a time, and lets those that want to take turns, so long answers together have as
+much of the time as the event loop has for all the short ones.
 """
 
 from __future__ import annotations
@@ -109,10 +109,17 @@ class Batcher:
                 waiting.answer.set_result(ranked)
 
 
-class LongAnswers:
-    """Makes answers that take long in one thread, each for a moment in turn.
+class _Job(NamedTuple):
+    steps: Iterator[Any]
+    made: list[Any]
+    answer: Future[list[Any]]
 
-    Nothing goes back to the event loop in between: on a busy one, each way there takes a whole round of it.
+
+class LongAnswers:
+    """Makes answers that take long in one thread: a moment for one that has just come, a moment for one that goes on.
+
+    Of those that go on, the first is made to its end before the next: all of them at once would all be late. Nothing
+    goes back to the event loop in between: on a busy one, each way there takes a whole round of it.
 
     Examples
     --------
@@ -124,11 +131,16 @@ class LongAnswers:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long")
+        # Submitted once for each job that is in one of these.
+        self._fresh: deque[_Job] = deque()
+        self._begun: deque[_Job] = deque()
+        self._fresh_is_next = True
 
     async def make(self, steps: Iterable[T]) -> list[T]:
         """What the steps give, each of which should take a moment at most."""
         answer: Future[list[T]] = Future()
-        self._thread.submit(self._work, iter(steps), [], answer)
+        self._fresh.append(_Job(iter(steps), [], answer))
+        self._thread.submit(self._work)
         return await asyncio.wrap_future(answer)
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -136,20 +148,35 @@ class LongAnswers:
         [result] = await self.make(one(*arguments) for one in (function,))
         return result
 
-    def _work(self, steps: Iterator[T], made: list[T], answer: Future[list[T]]) -> None:
-        end = time.monotonic() + _MOMENT
-        try:
-            for step in steps:
-                made.append(step)
-                if answer.cancelled():  # given up
-                    return
-                if time.monotonic() > end:
-                    self._thread.submit(self._work, steps, made, answer)  # behind all others
-                    return
-        except BaseException as error:
-            _settle(answer.set_exception, error)
+    def _work(self) -> None:
+        """Work on one of the answers for a moment."""
+        fresh = bool(self._fresh) and (self._fresh_is_next or not self._begun)
+        job = (self._fresh if fresh else self._begun).popleft()
+        self._fresh_is_next = not fresh
+        if _is_done(job):
+            return
+        if fresh:
+            self._begun.append(job)
         else:
-            _settle(answer.set_result, made)
+            self._begun.appendleft(job)
+        self._thread.submit(self._work)
+
+
+def _is_done(job: _Job) -> bool:
+    """Go on for a moment; whether the job needs no more, as it is finished, has failed, or was given up."""
+    end = time.monotonic() + _MOMENT
+    try:
+        for step in job.steps:
+            job.made.append(step)
+            if job.answer.cancelled():
+                return True
+            if time.monotonic() > end:
+                return False
+    except BaseException as error:
+        _settle(job.answer.set_exception, error)
+    else:
+        _settle(job.answer.set_result, job.made)
+    return True
 
 
 def _settle(set_: Callable[[T], None], value: T) -> None:

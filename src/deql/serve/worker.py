@@ -37,6 +37,10 @@ _RELOADS_AT_ONCE = 8
 """Requests for a reload that wait for it; others wait for these."""
 
 
+_OTHER_FILES = 256
+"""Open files beside connections."""
+
+
 def create_worker_app() -> RequestMiddleware:
     """The app of this process, its model loaded; uvicorn calls this once, and takes no connections before."""
     for ignored in (signal.SIGINT, signal.SIGHUP):  # meant for the supervisor
@@ -61,6 +65,7 @@ class _Worker:
         self._supervisor = self._connect({"kind": "worker", "pid": os.getpid()})
         start, _ = receive(self._supervisor)
         self._settings = settings = Settings.from_json(start["settings"])
+        _allow_files(settings.connections + _OTHER_FILES)
         set_threads(settings.threads or max(1, thread_count() // settings.workers))
         self._metrics = Metrics()
         self._holder = ModelHolder(reload=self._reload)
@@ -124,6 +129,16 @@ class _Worker:
             raise ReloadError(answer["refused"])
         result: dict[str, Any] = answer["result"]
         return result
+
+
+def _allow_files(wanted: int) -> None:
+    """Raise the usual limit of 1,024 open files, as far as the system allows: else it is reached before our own is."""
+    import resource  # not on Windows, where the server says so itself
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _open(settings: Settings, name: str, files: dict[str, int]) -> ServingModel:
