@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import pytest
 
-from deql.serve import server
-from deql.serve.server import _NOBODY, BalancedServer
+from deql.serve import balance
+from deql.serve.balance import _NOBODY, BalancedServer
 
 pytestmark = pytest.mark.serve
 
@@ -106,6 +106,8 @@ def watch(other, happen):
         try:
             await happen(listener, connections)
         finally:
+            if listener.failure is None:
+                listener.failure = BlockingIOError()  # nobody waits any more
             balanced.close()
             seen = len(listener.times)
             await asyncio.sleep(0.02)
@@ -116,7 +118,7 @@ def watch(other, happen):
 
 
 def test_who_has_more_waits(other, monkeypatch):
-    monkeypatch.setattr(server, "_MOMENT", 0.01)
+    monkeypatch.setattr(balance, "_MOMENT", 0.01)
 
     async def happen(listener, connections):
         assert min(await listener.pauses(5)) >= 0.009  # the other has fewer, but does not take any
@@ -133,7 +135,7 @@ def test_who_has_more_waits(other, monkeypatch):
 
 
 def test_no_more_descriptors(other, monkeypatch, caplog):
-    monkeypatch.setattr(server, "_FULL_SECONDS", 0.01)
+    monkeypatch.setattr(balance, "_FULL_SECONDS", 0.01)
 
     async def happen(listener, connections):
         listener.failure = OSError(errno.EMFILE, "Too many open files")

@@ -17,10 +17,12 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 import uvicorn
 from uvicorn.server import ServerState
 
-from deql.serve import middleware
-from deql.serve.connection import ClientConnection
-from deql.serve.middleware import STARTED, RequestMiddleware, shows_token
+from deql.serve import request_context
+from deql.serve.access import shows_token
+from deql.serve.connection import _MOST_SPARE, ClientConnection
+from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import JsonLogFormatter, Metrics
+from deql.serve.request_context import STARTED
 from deql.serve.settings import Limits, Settings
 
 pytestmark = pytest.mark.serve
@@ -40,6 +42,11 @@ async def flood(scope, receive, send):
 
 async def slow(scope, receive, send):
     await asyncio.sleep(5)
+
+
+async def late(scope, receive, send):
+    await asyncio.sleep(0.3)
+    await echo(scope, receive, send)
 
 
 async def broken(scope, receive, send):
@@ -97,7 +104,7 @@ class Request:
 
 
 def ask(app, *given, **named):
-    settings = Settings("shop.deql", timeout=0.05, limits=Limits(body=10), **named.pop("settings", {}))
+    settings = Settings({"shop": "shop.deql"}, timeout=0.05, limits=Limits(body=10), **named.pop("settings", {}))
     return asyncio.run(Request(*given, **named).go(RequestMiddleware(app, settings, Metrics())))
 
 
@@ -119,12 +126,12 @@ def test_bodies_are_read_before_the_app_is_asked():
 
 def test_what_is_refused_is_read_to_its_end(monkeypatch):
     left = Request(**chunked(*[b"x" * 20] * 5))
-    asyncio.run(left.go(RequestMiddleware(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
+    asyncio.run(left.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, limits=Limits(body=10)), Metrics())))
     assert left.status == 413
     assert not left._pieces
-    monkeypatch.setattr(middleware, "_DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(request_context, "_DRAIN_SECONDS", 0.01)
     endless = Request(body=[], headers=[(b"content-length", b"50")])
-    asyncio.run(endless.go(RequestMiddleware(echo, Settings("shop.deql", limits=Limits(body=10)), Metrics())))
+    asyncio.run(endless.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, limits=Limits(body=10)), Metrics())))
     assert endless.code == "body_too_large"
 
 
@@ -143,7 +150,7 @@ def test_slow_and_broken_apps(caplog):
 
 
 def test_overload():
-    app = RequestMiddleware(slow, Settings("shop.deql", timeout=0.2, pending=2), Metrics())
+    app = RequestMiddleware(slow, Settings({"shop": "shop.deql"}, timeout=0.2, pending=2), Metrics())
 
     async def many():
         return await asyncio.gather(*(Request().go(app) for _ in range(4)), Request("/health").go(app))
@@ -205,14 +212,15 @@ PARSERS = [
 
 
 @asynccontextmanager
-async def listening(parser, app, seconds=0.2):
-    """A server with little patience, in this process: its port and its connections."""
+async def listening(parser, app, seconds=0.2, **given):
+    """A server with little patience, in this process, of an app or a whole service: its port and its connections."""
     module = importlib.import_module(f"uvicorn.protocols.http.{parser}_impl")
     base = module.H11Protocol if parser == "h11" else module.HttpToolsProtocol
-    settings = Settings("shop.deql", host="a", timeout=seconds, connections=4, quiet=True)
+    settings = Settings({"shop": "shop.deql"}, host="a", timeout=seconds, connections=4, quiet=True, **given)
     config = uvicorn.Config(
-        RequestMiddleware(app, settings, Metrics()), http=partial(ClientConnection, parser=base), log_config=None,
-        ws="none", proxy_headers=False, timeout_keep_alive=1,
+        app if isinstance(app, RequestMiddleware) else RequestMiddleware(app, settings, Metrics()),
+        http=partial(ClientConnection, parser=base), log_config=None, ws="none", proxy_headers=False,
+        timeout_keep_alive=1,
     )  # fmt: skip
     config.load()
     state = ServerState()
@@ -223,6 +231,8 @@ async def listening(parser, app, seconds=0.2):
     finally:
         server.close()
         await server.wait_closed()
+        if state.tasks:  # an answer that is read already, and not yet put away
+            await asyncio.wait(state.tasks, timeout=0.5)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -267,7 +277,7 @@ def test_impatience(parser):
             second = await talk(port, good, b"GET / HT")  # after an answer, the time begins with the next request
             patient = [asyncio.create_task(talk(port, b"GET")) for _ in range(4)]
             await asyncio.sleep(0.05)
-            many = await talk(port)
+            many = await talk(port, good)
             await asyncio.gather(*patient)
         return *first, long, second, many
 
@@ -277,13 +287,75 @@ def test_impatience(parser):
     assert silent == b""
     assert garbage.startswith(b"HTTP/1.1 400 ")
     assert fine.startswith(b"HTTP/1.1 200 ")
-    assert long.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+    assert long.startswith(b"HTTP/1.1 431 ")
     assert second.startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 408 " in second
     assert many.startswith(b"HTTP/1.1 503 ")
     for refused in (dripping, garbage, many):  # has what every answer has
         for name in (b"x-request-id", b"content-security-policy", b"referrer-policy", b"cache-control"):
             assert b"\r\n" + name + b": " in refused
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_probes_have_connections_of_their_own(parser):
+    """However many there are that say nothing: those beyond the limit go, the oldest first, when others come."""
+
+    async def ask():
+        async with listening(parser, echo, seconds=5) as (port, connections):
+            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+            await asyncio.sleep(0.05)
+            assert len(connections) == 4 + _MOST_SPARE
+            answers = {
+                path: await talk(port, f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                for path in ("/health", "/ready", "/metrics", "/model")
+            }
+            refused = [await asyncio.wait_for(reader.read(), 3) for reader, _ in idle[4:20]]
+            idle[0][1].write(b"GET /model HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            answers["first"] = await asyncio.wait_for(idle[0][0].read(), 3)
+            for _, writer in idle:
+                writer.close()
+            return answers, refused
+
+    answers, refused = asyncio.run(ask())
+    assert answers.pop("/model").startswith(b"HTTP/1.1 503 ")
+    assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers.values()), answers
+    assert b"connection: close" in answers["/health"].lower()
+    assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in refused)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_probes_are_answered_however_many_requests_there_are(parser):
+    async def ask():
+        async with listening(parser, late, seconds=5, pending=1) as (port, _):
+            first = asyncio.create_task(talk(port, b"GET /model HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+            await asyncio.sleep(0.05)
+            request = "GET {} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            others = [talk(port, request.format(path).encode()) for path in ("/ready", "/metrics", "/model")]
+            return [await first, *await asyncio.gather(*others)]
+
+    assert [answer[9:12] for answer in asyncio.run(ask())] == [b"200", b"200", b"200", b"503"]
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_request_on_its_way_when_the_server_ends(parser):
+    async def ask():
+        async with listening(parser, echo, seconds=5) as (port, connections):
+            (reader, writer), (silent, other) = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            writer.write(request)
+            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 3)
+            for connection in list(connections):
+                connection.shutdown()
+            writer.write(request)
+            last = await asyncio.wait_for(reader.read(), 3)
+            assert await asyncio.wait_for(silent.read(), 3) == b""
+            for one in (writer, other):
+                one.close()
+            return last
+
+    last = asyncio.run(ask())
+    assert b"HTTP/1.1 200 " in last
+    assert b"connection: close" in last.lower()
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -335,7 +407,9 @@ def test_what_headers_took_is_gone_for_the_rest():
 
     async def go():
         late.scope["state"] = {STARTED: asyncio.get_running_loop().time() - 100}
-        await asyncio.wait_for(late.go(RequestMiddleware(echo, Settings("shop.deql", timeout=99), Metrics())), 5)
+        await asyncio.wait_for(
+            late.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, timeout=99), Metrics())), 5
+        )
 
     asyncio.run(go())
     assert late.code == "request_timeout"
