@@ -1,4 +1,4 @@
-"""Tuning: one inverse for many models, against a fit for each of them, on the bundled data.
+"""Tuning by grid: one inverse for many models, against a fit for each of them, on the bundled data.
 
 Parts, each entry in a process of its own:
 
@@ -12,6 +12,8 @@ Parts, each entry in a process of its own:
 - ``kill``: the grid killed (SIGKILL) at ten random moments, and gone on with.
 - ``test``: the winner of the default space against EASE(l2=250) on the test users, which the search did not read; and
   against the best EASE and the best model with b = 0 of the same leaderboard.
+
+The walk, which is the default, is measured by walk.py.
 """
 
 from __future__ import annotations
@@ -55,16 +57,19 @@ Key = tuple[float, float, float]
 def tune_grid(folder: str) -> Task:
     import deql
 
-    split = _split()
-    _warm(split)
-    return Task(lambda: deql.tune(split, GRID, prune=False), lambda found: _keep(folder, "grid", _values(found.table)))
+    split = read_split()
+    warm(split)
+    return Task(
+        lambda: deql.tune(split, GRID, search="grid", prune=False),
+        lambda found: _keep(folder, "grid", _values(found.table)),
+    )
 
 
 def fit_each(folder: str) -> Task:
     import deql
 
-    split = _split()
-    _warm(split)
+    split = read_split()
+    warm(split)
 
     def work() -> dict[Key, list[float]]:
         values = {}
@@ -83,7 +88,7 @@ def fit_paper(folder: str, tuned: str = "") -> Task:
     from fit import paper_weights, tuned_paper_weights
 
     weights = tuned_paper_weights if tuned else paper_weights
-    split = _split()
+    split = read_split()
     R = split.train.matrix.astype(np.float64)
 
     def work() -> dict[Key, list[float]]:
@@ -104,8 +109,8 @@ def evaluate_b(count: str, alone: str = "") -> Task:
     from deql.tuning.trainer import Trainer
     from deql.tuning.tuning_data import hold_out_validation
 
-    split = _split()
-    _warm(split)
+    split = read_split()
+    warm(split)
     rules = [{"b": float(b), "popularity_power": 0.0} for b in np.linspace(0, 2, int(count))]
     trainer = Trainer(hold_out_validation(split, seed=0), "float32", progress=False)
     point = Point(10.0, 0.2, 0.0)
@@ -121,8 +126,8 @@ def tune_default(folder: str, data: str, prune: str, seed: str = "0") -> Task:
 
     import deql
 
-    split = _split(data)
-    _warm(split)
+    split = read_split(data)
+    warm(split)
 
     def finish(found: Any) -> dict[str, Any]:
         table = found.table
@@ -138,17 +143,17 @@ def tune_default(folder: str, data: str, prune: str, seed: str = "0") -> Task:
         words = " ".join(f"{value:g}" for name, value in found.best.items() if value is not None and "@" not in name)
         return {"best": words, "inverses": found.inverses, "models": table.height, "sentence": found.sentence}
 
-    return Task(lambda: deql.tune(split, prune=prune == "pruned", seed=int(seed)), finish)
+    return Task(lambda: deql.tune(split, search="grid", prune=prune == "pruned", seed=int(seed)), finish)
 
 
 def resume_grid(journal: str, out: str) -> Task:
     """What is killed and started again: it does the grid with a journal, then writes the leaderboard."""
     import deql
 
-    split = _split()
+    split = read_split()
 
     def work() -> Any:
-        return deql.tune(split, GRID, prune=False, journal=journal)
+        return deql.tune(split, GRID, search="grid", prune=False, journal=journal)
 
     def finish(found: Any) -> dict[str, Any]:
         Path(out).write_text(json.dumps({"table": found.table.rows(), "sentence": found.sentence}))
@@ -161,7 +166,7 @@ def test_winner(folder: str) -> Task:
     import deql
     from deql.evaluation.significance import paired_t
 
-    split = _split()
+    split = read_split()
     rows = json.loads(Path(folder, "debian-whole-0.json").read_text())
     names = ("l2", "dropout", "b", "user_power", "popularity_power")
     rows["tuned"] = json.loads(Path(folder, "debian-pruned-0.json").read_text())["best"]
@@ -183,7 +188,7 @@ def test_winner(folder: str) -> Task:
     return Task(work, finish)
 
 
-def _split(data: str = "debian") -> Any:
+def read_split(data: str = "debian") -> Any:
     import deql
 
     if data == "debian":
@@ -193,7 +198,7 @@ def _split(data: str = "debian") -> Any:
     return read_lightgcn_split(Path(os.environ["DEQL_DATA"], data))
 
 
-def _warm(split: Any) -> None:
+def warm(split: Any) -> None:
     """Load the kernels for the types of these data; compiling them is not what is timed."""
     import deql
     from deql.split import HeldOut

@@ -110,6 +110,7 @@ def test_the_demo_is_served_with_its_history_and_curve(told, monkeypatch, capsys
     facts = json.loads(capsys.readouterr().out)
     [given] = told
     assert given.example == facts["seen"]
+    assert given.note.endswith(f"The history it begins with is what {facts['package']} depends on.")
     assert given.curve["metric"] == "ndcg@20"
     assert given.curve["best"]["ndcg@20"] == facts["best_b"]
     assert given.curve["values"]["ndcg@20"] == [point["ndcg@20"] for point in facts["b_sweep"]]

@@ -110,10 +110,19 @@ class TestTune:
 
     def test_a_budget_and_no_screening(self, capsys, folder, tmp_path):
         command = ["tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick", "--budget"]
-        facts = answer(capsys, *command, 2, "--no-prune")
+        facts = answer(capsys, *command, 3, "--no-prune")
         assert (facts["inverses"], facts["looks"]) == (2, [])
-        assert answer(capsys, *command, 3, "--no-prune")["inverses"] == 3
+        assert answer(capsys, *command, 4, "--no-prune")["inverses"] == 3
         assert steps((tmp_path / "a.tuning.jsonl").read_bytes()).count("point") == 3
+
+    def test_the_time_is_told_first(self, capsys, folder, tmp_path):
+        _, notes = shown(capsys, "tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick")
+        lines = notes.splitlines()
+        (told,) = [place for place, line in enumerate(lines) if "for the walk, and the fit of the winner" in line]
+        (first,) = [place for place, line in enumerate(lines) if line.startswith("deql: 1 of about ")]
+        assert told < first
+        _, notes = shown(capsys, "fit", folder / "events.split", "-o", tmp_path / "b.deql", "--auto")
+        assert "for the walk, and the fit of the winner" in notes
 
     def test_it_goes_on_with_the_journal(self, capsys, folder, tmp_path):
         out, journal = tmp_path / "shop.deql", tmp_path / "shop.tuning.jsonl"
@@ -142,7 +151,7 @@ class TestTune:
         assert f"wrote {page}" in notes
 
     def test_optuna(self, capsys, folder, tmp_path, monkeypatch):
-        command = ["tune", folder / "events.split", "-o", tmp_path / "a.deql", "--search", "optuna", "--budget", "2"]
+        command = ["tune", folder / "events.split", "-o", tmp_path / "a.deql", "--search", "optuna", "--budget", "3"]
         monkeypatch.setitem(sys.modules, "optuna", None)
         assert "deql[tune]" in refusal(capsys, *command)
         assert not list(tmp_path.iterdir())
@@ -188,7 +197,7 @@ class TestInterruption:
     def test_a_real_signal(self, capsys, folder, tmp_path, points):
         out, journal = tmp_path / "a.deql", tmp_path / "a.tuning.jsonl"
         ridges = ",".join(map(str, range(1, 401)))
-        command = ["tune", folder / "events.split", "-o", out, *AXES, "--l2", ridges, "--no-prune"]
+        command = ["tune", folder / "events.split", "-o", out, *AXES, "--l2", ridges, "--search", "grid", "--no-prune"]
         # A process that is started in the background may ignore the signal.
         start = (
             "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -46,6 +46,7 @@ CASES = {
     "mse": lambda: made([row(value=0.1), row(l2=3.0, value=0.2)], metric="mse"),
     "many": lambda: made([row(dropout=step / 20, value=0.3 - 0.01 * step) for step in range(12)]),
     "looks": lambda: made(GRID, looks=[one[:-1] for one in [GRID[1], GRID[0], GRID[2], row(l2=99.0)]]),
+    "walk": lambda: made(GRID[:2], looks=[row(l2=l2, user_power=0.4)[:-1] for l2 in (1.0, 3.0, 10.0, 30.0)]),
     "many powers": lambda: made(
         [row(user_power=step / 10, l2=l2, value=0.3 - 0.01 * step) for step in range(6) for l2 in (3.0, 10.0)]
     ),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
-import shutil
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,132 +12,13 @@ import numpy as np
 import pytest
 
 import deql
+from tests.serve.browsing import CONTRAST, FIRST, IMAGE, QUOTES, RIGHT_TO_LEFT, best, chips, listed, settle, shown_b
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
-uvicorn = pytest.importorskip("uvicorn", reason="the page is tested on a real server")
+pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
+pytest.importorskip("uvicorn", reason="the page is tested on a real server")
 pytest.importorskip("fastapi", reason="the page is tested on a real server")
 
 PAGE = Path(deql.__file__).parent / "serve" / "page"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SETTLED = "() => document.getElementById('list')?.getAttribute('aria-busy') === 'false'"
-
-IMAGE, QUOTES, RIGHT_TO_LEFT = "<img src=x onerror=alert(1)>", "a/b \"c\" 'd' %2F&#?=", "\u202eabc\u2066 \u05d0\u05d1"
-NAMES = [
-    IMAGE, QUOTES, RIGHT_TO_LEFT, "a name that goes on and on until no column of any list could ever hold it", "tea",
-    "jam", "tamarind", "egg", "rye", "oat", "Éclair", "milk", "salt", "rice", "plum", "leek",
-]  # fmt: skip
-FIRST = ["egg", "jam", "tea"]
-CURVE = {
-    "metric": "ndcg@20", "b": [0.0, 0.5, 1.0, 4.0], "values": {"ndcg@20": [0.30, 0.35, 0.33, 0.20]},
-    "errors": {"ndcg@20": [0.01, 0.01, 0.01, 0.01]}, "best": {"ndcg@20": 0.5}, "parameters": {"l2": 1.0},
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def model():
-    generator = np.random.default_rng(3)
-    taste = generator.random((4, len(NAMES))) ** 3
-    chance = taste[generator.integers(0, 4, 120)] * np.linspace(0.4, 1.2, len(NAMES))
-    users, items = np.nonzero(generator.random(chance.shape) < chance)
-    data = deql.Interactions.from_pairs([f"u{u}" for u in users], np.array(NAMES, object)[items])
-    return deql.DEQL(l2=1.0, dropout=0.3, b=0.25).fit(data)
-
-
-@pytest.fixture(scope="module")
-def host(model):
-    from deql.serve.rehearsal import rehearse
-    from deql.serve.serving_model import ModelHolder, ServingModel
-
-    served = ServingModel(model, "c0ffee", FIRST, CURVE)
-    rehearse(served)
-    return ModelHolder(served)
-
-
-@pytest.fixture(scope="module")
-def address(host):
-    from deql.serve.api import create_app
-    from deql.serve.settings import Settings
-
-    app = create_app(host, Settings({"tiny": "tiny.deql"}, quiet=True))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    latest = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < latest, "the server did not start"
-        time.sleep(0.01)
-    host_name, port = server.servers[0].sockets[0].getsockname()[:2]
-    yield f"http://{host_name}:{port}"
-    server.should_exit = True
-    thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def visit(browser, address):
-    """Opens the page; at the end nothing may have been written to the console, refused by the policy or popped up."""
-    wrong: list[str] = []
-
-    @contextlib.contextmanager
-    def opened(path="/", expected="", under="", **how):
-        context = browser.new_context(reduced_motion="reduce", **({"viewport": {"width": 1280, "height": 900}} | how))
-        page = context.new_page()
-        page.set_default_timeout(15_000)
-        page.on("console", lambda said: wrong.append(said.text) if not (expected and expected in said.text) else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-        if under:
-            page.route("**/*", lambda route: behind(under, route))
-        page.goto(address + under + path, wait_until="commit")
-        page.wait_for_selector(".row, .operation")
-        settle(page)
-        yield page
-        context.close()
-
-    yield opened
-    assert wrong == []
-
-
-def behind(prefix, route):
-    """A proxy that has the server at a path, and nothing at any other."""
-    path = route.request.url.split("/", 3)[3]
-    if not f"/{path}".startswith(f"{prefix}/"):
-        return route.abort()
-    there = route.request.url.replace(f"{prefix}/", "/", 1)
-    return route.fulfill(response=route.fetch(url=there))
-
-
-def settle(page):
-    if page.locator("#list").count():
-        page.wait_for_function(SETTLED)
-
-
-def listed(page):
-    settle(page)
-    return page.evaluate("[...document.querySelectorAll('.row')].map(row => row.dataset.item)")
-
-
-def chips(page):
-    return page.locator(".chip .called").all_inner_texts()
-
-
-def best(model, history, k=20, **rule):
-    ids = model.with_rule(**rule).recommend([history], k=k).ids[0].tolist()
-    return [item for item in ids if item not in (None, -1)]
-
-
-def shown_b(page):
-    return float(page.locator(".control.b output").inner_text())
-
 
 pytestmark = pytest.mark.browser
 
@@ -347,7 +224,7 @@ def test_a_long_history_takes_two_lines_and_few_reasons(visit, serving):
             page.set_viewport_size({"width": width, "height": 800})
             # What fitted the other width is on one line here, or on several: two mean that it was laid out again.
             page.wait_for_function(
-                "new Set([...document.querySelectorAll('#chips > li')].map(one => one.offsetTop)).size == 2"
+                "() => new Set([...document.querySelectorAll('#chips > li')].map(one => one.offsetTop)).size == 2"
             )
             tops = page.locator("#chips > li").evaluate_all("all => all.map(one => one.offsetTop)")
             assert len(set(tops)) == 2
@@ -362,8 +239,14 @@ def test_a_long_history_takes_two_lines_and_few_reasons(visit, serving):
         row.locator(".why").click()
         values = row.locator(".parts td").evaluate_all("all => all.map(one => Number(one.dataset.value))")
         pieces = row.locator(".piece").evaluate_all("all => all.map(one => Number(one.dataset.value))")
-        assert len(values) == 40 + 2
+        assert len(values) == 8 + 3  # the largest, the sum of those told, the sum of the others, the score
         assert math.fsum(values[:-1]) == values[-1] == pytest.approx(math.fsum(pieces))
+        assert len(pieces) <= 8 + 2  # a colour each, and one grey piece of each sign
+        row.get_by_role("button", name="32 more").press("Enter")
+        told = row.locator(".parts td").evaluate_all("all => all.map(one => Number(one.dataset.value))")
+        assert len(told) == 40 + 2
+        assert told[:8] == values[:8]
+        assert told[-2:] == values[-2:]
         page.evaluate("names => location.hash = `#k=5&${names.map((name) => `h=${name}`).join('&')}`", names.tolist())
         page.get_by_text("nothing is left to recommend").wait_for()
 
@@ -395,23 +278,9 @@ def test_the_page_works_behind_a_path(visit, model):
         page.wait_for_selector(".node.centre")
         page.get_by_role("link", name="API").click()
         page.wait_for_selector(".operation")
-        assert "/shop/recs/recommend'" in page.locator("#post-recommend .copied pre").inner_text()
+        assert "/shop/recs/v1/recommend'" in page.locator("#post-recommend .copied pre").inner_text()
         home = page.get_by_role("link", name="The page").evaluate("link => link.href")
         assert home.endswith("/shop/recs/")
-
-
-@pytest.fixture
-def serving(host):
-    """Serves another model for a while."""
-    from deql.serve.serving_model import ServingModel
-
-    before = host.current
-
-    def swap(model, example):
-        host.swap(ServingModel(model, "beef", example))
-
-    yield swap
-    host.swap(before)
 
 
 def test_a_model_without_a_rule_has_no_sliders(visit, serving, toy):
@@ -450,32 +319,6 @@ def test_numbers_are_shown_by_their_titles(visit, serving, toy):
         assert str(ids[2]) in asked.locator(".try pre").inner_text()
 
 
-CONTRAST = """() => {
-  const light = (colour) => {
-    const linear = (v) => (v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-    const [r, g, b] = colour.match(/[\\d.]+/g).map((part) => linear(Number(part) / 255));
-    return .2126 * r + .7152 * g + .0722 * b;
-  };
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor;
-      if (!/, 0\\)$/.test(colour)) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const wrong = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const says = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    const style = getComputedStyle(element);
-    if (!says || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-    const ink = element.namespaceURI.endsWith("svg") ? style.fill : style.color;
-    const [one, other] = [light(ink), light(behind(element))].sort((a, b) => b - a);
-    const ratio = (one + .05) / (other + .05);
-    if (ratio < 4.5) wrong.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
-  }
-  return wrong;
-}"""
-
 NAMELESS = """() => {
   const named = (one) => one.getAttribute("aria-label") || one.labels?.[0]?.textContent || one.textContent.trim()
     || document.getElementById(one.getAttribute("aria-labelledby"))?.textContent;
@@ -489,6 +332,9 @@ def test_readable_by_day_and_night_on_a_phone_and_on_a_desk(visit, path):
     with visit(path, has_touch=True) as page:
         if path == "/":
             page.locator(".why").first.click()
+            page.locator(".asks").click()
+            page.locator("label[for=zero]").click()
+            settle(page)
         for width in (360, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -504,7 +350,7 @@ def test_every_example_of_the_reference_can_be_sent(visit):
             "document.querySelectorAll('.try').forEach(one => (one.open = true, one.querySelector('.send').click()))"
         )
         page.wait_for_function("() => [...document.querySelectorAll('.status')].every(one => one.textContent)")
-        assert page.locator(".status b").all_inner_texts() == ["200"] * 11
+        assert page.locator(".status b").all_inner_texts() == ["200"] * 12
         page.locator(".operation textarea").first.fill('{"histories": [["tea"]], "k": 0}')
         page.locator(".send").first.click()
         page.wait_for_selector(".status.bad")
@@ -513,7 +359,7 @@ def test_every_example_of_the_reference_can_be_sent(visit):
 
 def test_the_files_are_small_plain_and_our_own():
     files = [path for path in PAGE.iterdir() if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 120_000
+    assert sum(path.stat().st_size for path in files) < 128_000
     for path in files:
         text = path.read_text("utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), path.name

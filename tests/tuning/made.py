@@ -30,6 +30,7 @@ def made(rows, space=None, looks=(), metric="ndcg@20", **more):
         "curve": BCurve(B, values, {name: [0.01, 0.02, 0.03, 0.04] for name in values}),
         "rival": BaselineComparison(parameters | {"b": 0.0}, True, 0.2, 0.1, 0.01), "space": space or Space(**tried),
         "looks": seen, "judged": 1234, "how": "the split has 1,234 validation users", "complete": True,
+        "ridges": tuple(sorted({row[0] for row in [*rows, *looks] if row[2] == rows[0][2]})),
         "points": len({row[:3] for row in rows}), "inverses": len({row[:3] for row in rows}), "seconds": 12.3,
         "left_out": 0, "failures": [], "journal": None,
     }  # fmt: skip

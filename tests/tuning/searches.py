@@ -20,5 +20,5 @@ def run(search, journal=None, prune=True):
     """A search of some seconds; with screening unless told otherwise, though these data are small for it."""
     tuner._LEAST_ITEMS = 100
     split = deql.split_strong(market(1200, 240, seed=31), 0.05, 0.4)
-    budget = None if search == "grid" else 10 if prune else 25
+    budget = None if search != "optuna" else 14 if prune else 25
     return deql.tune(split, SPACE, budget=budget, search=search, journal=journal, prune=prune)

@@ -26,15 +26,16 @@ def test_nothing_is_said_where_all_is_well(split):
 
 
 def test_a_budget_that_ended_the_search_is_told(split):
-    tuning = deql.tune(split, GRID, budget=2)
+    tuning = deql.tune(split, GRID, budget=3)
     assert tuning.left_out == 7
     assert "The search ended early: 7 more points were to be measured." in tuning.notes
     assert tuning.notes[0] in str(tuning)
-    assert deql.tune(split, GRID, budget=8).notes[0].startswith("The search ended early: 1 more point was to be")
+    assert deql.tune(split, GRID, budget=9).notes[0].startswith("The search ended early: 1 more point was to be")
 
 
 def test_what_was_not_measured_is_no_edge(split):
-    assert edges(deql.tune(split, GRID | {"b": [0, 1, 4]}, budget=1)) == []
+    for search in ("walk", "grid"):
+        assert edges(deql.tune(split, GRID | {"b": [0, 1, 4]}, budget=1, search=search)) == []
 
 
 def test_points_without_a_model_are_told():
@@ -49,7 +50,7 @@ def test_points_without_a_model_are_told():
 def test_points_that_failed_at_the_screening_are_no_inverses(monkeypatch):
     monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
     split = deql.split_strong(market(160, 40, seed=21), 0.1, 0.4)
-    tuning = deql.tune(split, GRID | {"l2": [1, 10, 1e38, 1e39], "dropout": [0.2, 0.5, 0.8, 0.9]})
+    tuning = deql.tune(split, GRID | {"l2": [1, 10, 1e38, 1e39], "dropout": [0.2, 0.5, 0.8, 0.9]}, search="grid")
     assert len(tuning.failures) == 4
     assert tuning.inverses == len(set(zip(tuning.table["l2"], tuning.table["dropout"], strict=True))) == 6
 

@@ -44,7 +44,7 @@ def fitted_apart(tuning, data):
 @pytest.mark.parametrize(("metric", "weighted"), [("ndcg@20", False), ("recall@5", True), ("mse", True)])
 def test_every_model_is_as_if_fitted_and_judged_alone(metric, weighted):
     split = deql.split_strong(market(seed=1, weighted=weighted), test_users=0.1, validation_users=0.3)
-    tuning = deql.tune(split, WIDE, metric)
+    tuning = deql.tune(split, WIDE, metric, search="grid")
     metrics = [name for name in tuning.table.columns if name not in PARAMETERS]
     assert metrics[0] == metric
     assert_equals_separate(tuning, separate(WIDE, split.train, split.validation, metrics), metrics)
@@ -107,8 +107,9 @@ def test_screening_and_optuna_do_not_look_at_the_test_part_either(validated, mon
     monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
     split = deql.split_strong(market(seed=2), 0.3, 0.2 if validated else 0)
     unseen = with_test(split, Untouchable())
-    grid = deql.tune(unseen, SMALL | {"l2": [1, 10, 100], "dropout": [0, 0.3, 0.6, 0.9]})
+    grid = deql.tune(unseen, SMALL | {"l2": [1, 10, 100], "dropout": [0, 0.3, 0.6, 0.9]}, search="grid")
     assert grid.looks.height == 12
+    assert deql.tune(unseen, SMALL | {"l2": [1, 10, 100], "dropout": [0, 0.3, 0.6, 0.9]}).looks.height
     assert deql.tune(unseen, SMALL, search="optuna", budget=3).table.height
 
 
@@ -201,7 +202,7 @@ def test_metrics_that_do_not_say_how_good_a_model_is(metric):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"search": "random"}, "search must be one of grid, optuna"),
+        ({"search": "random"}, "search must be one of walk, grid, optuna"),
         ({"dtype": "float16"}, "dtype must be"),
         ({"seed": -1}, "seed"),
         ({"seed": 0.5}, "seed"),
@@ -232,7 +233,7 @@ def test_points_without_a_model_are_said_and_left_out():
     told = []
     tuning = deql.tune(split, space, tell=told.append)
     assert tuning.inverses == 3
-    assert len(told) == 4
+    assert len(told) == 5
     (failed,) = [line for line in told if "no model" in line]
     assert "l2=0 dropout=0 user_power=0: no model, " in failed
     assert "without a ridge" in failed
@@ -259,7 +260,7 @@ def test_values_in_the_thousands_move_the_automatic_ridge():
     large = deql.Interactions(data.matrix * 5000.0, data.users, data.items)
     split = deql.split_strong(large, 0.1, 0.3)
     space = {"dropout": 0.5, "user_power": [0, 0.8], "b": [0, 1], "popularity_power": 0}
-    tuning = deql.tune(split, space)
+    tuning = deql.tune(split, space, search="grid")
     for power in (0, 0.8):
         l2 = sorted(set(tuning.table.filter(tuning.table["user_power"] == power)["l2"]))
         dense = split.train.matrix.toarray().astype(float)
@@ -279,7 +280,7 @@ def test_a_point_without_a_solution_on_all_data_does_not_win():
     wider = deql.Interactions.from_csr(np.pad(market(seed=9).matrix.toarray(), ((0, 0), (0, 1))))
     told = []
     tuning = deql.tune(wider, SMALL | {"l2": [0, 5], "dropout": 0.5}, tell=told.append)
-    assert ["no model, 1 item has no interactions (24)" in line for line in told] == [True, False]
+    assert ["no model, 1 item has no interactions (24)" in line for line in told] == [False, True, False]
     assert tuning.best["l2"] == 5
     assert len(tuning.model.items_) == 25
 
@@ -293,7 +294,7 @@ def test_a_ridge_too_large_for_the_type_spoils_no_other_point():
 @pytest.mark.parametrize("name", NAMED)
 def test_named_spaces_run(name):
     split = deql.split_strong(market(200, 15), 0.1, 0.3)
-    tuning = deql.tune(split, name)
+    tuning = deql.tune(split, name, search="grid")
     space = NAMED[name]
     ridges = 6 if space.l2 is None else len(space.l2)
     assert tuning.inverses == ridges * len(space.dropout) * len(space.user_power)

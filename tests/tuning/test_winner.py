@@ -33,7 +33,7 @@ def t_test(better, other, split, metric):
 @pytest.mark.parametrize("metric", ["ndcg@20", "recall@3", "mse"])
 def test_the_rival_is_the_best_with_b_zero_wherever_it_is(split, metric):
     space = PLAIN | {"l2": [0.5, 5, 50, 500], "dropout": [0.0, 0.2, 0.5, 0.8], "b": [0, 0.5, 1, 2]}
-    tuning = deql.tune(split, space, metric)
+    tuning = deql.tune(split, space, metric, search="grid")
     rows = tuning.table.to_dicts()
     zero = next(row for row in rows if row["b"] == 0)
     rival = tuning.rival
@@ -50,7 +50,7 @@ def test_the_rival_is_the_best_with_b_zero_wherever_it_is(split, metric):
 def test_there_is_a_search_whose_rival_is_at_another_point(split):
     # What the test above must not miss.
     space = PLAIN | {"l2": [0.5, 5, 50, 500], "dropout": [0.0, 0.2, 0.5, 0.8], "b": [0, 0.5, 1, 2]}
-    tunings = [deql.tune(split, space, metric) for metric in ("ndcg@20", "recall@3", "mse")]
+    tunings = [deql.tune(split, space, metric, search="grid") for metric in ("ndcg@20", "recall@3", "mse")]
     apart = [
         tuning.best["b"] and any(tuning.best[name] != tuning.rival.parameters[name] for name in ("l2", "dropout"))
         for tuning in tunings

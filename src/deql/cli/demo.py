@@ -106,17 +106,21 @@ def demo(
         measured = ("ndcg@20", "recall@20")  # first what b was chosen by
         values = {metric: [result.means[metric] for result in swept_results] for metric in measured}
         errors = {metric: [result.standard_errors[metric] for result in swept_results] for metric in measured}
-        _serve(chosen, seen, BCurve(list(SWEEP), values, errors), port)
+        _serve(chosen, package, seen, BCurve(list(SWEEP), values, errors), port)
 
 
-def _serve(model: Any, example: list[str], curve: BCurve, port: int) -> None:
+def _serve(model: Any, package: str, example: list[str], curve: BCurve, port: int) -> None:
     """Open the page, on a model file that is gone afterwards."""
     parameters = {"l2": L2, "dropout": DROPOUT, "b": model.b}
+    note = (
+        "Learned from Debian’s package index: users are packages, their items the packages they depend on. "
+        f"The history it begins with is what {package} depends on."
+    )
     with tempfile.TemporaryDirectory(prefix="deql-demo-") as folder:
         path = Path(folder, "debian.deql")
         model.save(path)
         settings = Settings(
-            {"debian": str(path)}, port=port, example=example, curve=curve_of(curve, parameters), quiet=True
+            {"debian": str(path)}, port=port, example=example, note=note, curve=curve_of(curve, parameters), quiet=True
         )
         serve_with(settings, _open_page)
 

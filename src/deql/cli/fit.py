@@ -101,7 +101,7 @@ def fit(
     elif space is None:
         estimator.fit(interactions)
     else:
-        tell = say if progress_wanted() else None
+        tell = None if json else say
         tuning = deql.tune(source, space, dtype=dtype or "float32", progress=progress_wanted(), tell=tell)
         estimator = tuning.model
     seconds = time.perf_counter() - begin

@@ -32,9 +32,9 @@ from deql.report.page import need_report_extra
 from deql.report.tuning_page import tuning_page
 from deql.split import Split
 from deql.tuning import Space, Tuning
+from deql.tuning.budget import Budget
 from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
-from deql.tuning.trials import Budget
 from deql.tuning.tuner import metrics_for
 from deql.tuning.tuning_result import leaderboard_grid, summary_sentences
 
@@ -44,7 +44,7 @@ _EVALUATED_BY = ("recall@20", "ndcg@20")
 """What ``deql evaluate`` shows unless asked for something else."""
 
 
-Search = Literal["grid", "optuna"]
+Search = Literal["walk", "grid", "optuna"]
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,14 @@ class SearchOptions:
 
     metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20"
     budget: Annotated[
-        str | None, typer.Option(help="At most so many inverses (20) or so much time (30min).", metavar="20|30min")
+        str | None,
+        typer.Option(help="At most so many inverses (20) or so much time (30min), for everything.", metavar="20|30min"),
     ] = None
-    search: Annotated[Search, typer.Option(help="Every point, or those that Optuna asks for.")] = "grid"
+    search: Annotated[
+        Search, typer.Option(help="From point to better neighbour, every point, or those that Optuna asks for.")
+    ] = "walk"
     no_prune: Annotated[
-        bool, typer.Option("--no-prune", help="No screening on a quarter of the items: measure every point.")
+        bool, typer.Option("--no-prune", help="No screening on a quarter of the items: whole inverses only.")
     ] = False
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32"
 
@@ -118,7 +121,7 @@ def tune(
     try:
         tuning = deql.tune(
             split, space, metric, how.budget, search=how.search, prune=not how.no_prune, seed=split_options.seed or 0,
-            journal=journal, dtype=how.dtype, progress=progress_wanted(), tell=say if progress_wanted() else None,
+            journal=journal, dtype=how.dtype, progress=progress_wanted(), tell=None if output.json else say,
         )  # fmt: skip
     except KeyboardInterrupt:
         say(f"no model was saved, but what was measured is kept in {journal}: the same command goes on from there")

@@ -102,7 +102,8 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     for power in sorted({point.user_power for point in looks} - set(powers)):
         more += _unmeasured(tuning, power)
     figures[-1] = Figure(figures[-1].svg, figures[-1].caption + more)
-    if len(looks) > len(best) and _several_ridges(looks):
+    beside = [point for point in looks if point.user_power == tuning.best["user_power"]]
+    if len(looks) > len(best) and _several_ridges(beside):
         figures.append(_screened_points(tuning, looks, dropouts))
     several = _several_ridges([*best, *looks])
     return [f"dropout {dropout:g}" for dropout in dropouts] if several else [], figures
@@ -121,14 +122,14 @@ def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: 
 
 
 def _screened_points(tuning: Tuning, looks: Mapping[Point, float], dropouts: list[float]) -> Figure:
-    """All points of the winner's user_power by their screening: what lies around those that were measured."""
+    """The points of the winner's user_power by their screening: what lies around those that were measured."""
     power, winner = tuning.best["user_power"], Point.of(tuning.best)
     star = (winner.l2, looks[winner]) if winner in looks else None
     title = f"Screening: {tuning.metric} by l2 and dropout, user_power {power:g}"
     labels = Labels("interaction-looks", title, "l2", f"{tuning.metric}, on a sample")
     lines, limits = _by_dropout(looks, power, dropouts, "l2"), (min(looks.values()), max(looks.values()))
     drawn = plots.interaction(labels, lines, star, limits, log=True)
-    told = f"{title}, at all points and on a sample of the items, so on another scale. Star: the winner."
+    told = f"{title}, on a sample of the items, so on another scale." + " Star: the winner." * (star is not None)
     return Figure(drawn, told)
 
 
@@ -176,7 +177,7 @@ def _screening_figures(tuning: Tuning) -> list[Figure]:
     )
     correlation = rank_correlation(x, y)
     if not math.isnan(correlation):
-        text += f" Rank correlation: {correlation:.2f}, among the points that were kept."
+        text += f" Rank correlation: {correlation:.2f}, among these."
     winner = next(iter(best))
     if winner in looks:
         text += f" By screening the winner was number {list(looks).index(winner) + 1:,} of {len(looks):,}."

@@ -121,7 +121,8 @@ class ModelAnswer(BaseModel):
     version: str
     rule: dict[str, Any] | None
     limits: dict[str, int]
-    example: list[_Named]
+    example: list[_Named] = Field(description="A history to begin with.")
+    note: str = Field(description="What there is to say about the data and the example; may be empty.")
     curve: bool
 
 

@@ -88,6 +88,8 @@ class ServingModel:
         See :func:`deql.serve.settings.curve_of`.
     served_as : str, default "model"
         The name that requests call it by, where there are several.
+    note : str, default ""
+        What the page says about the data and the example.
 
     Examples
     --------
@@ -108,8 +110,10 @@ class ServingModel:
         example: Sequence[Any] = (),
         curve: dict[str, Any] | None = None,
         served_as: str = "model",
+        note: str = "",
     ) -> None:
         self.model, self.checksum, self.curve, self.served_as = model, checksum, curve, served_as
+        self.note = note
         self.loaded = datetime.now(UTC)
         self.items: list[Any] = model.items_.tolist()
         self.titles: list[str] | None = None if model.titles_ is None else model.titles_.tolist()
@@ -220,7 +224,8 @@ class ServingModel:
                 "titles": self.titles is not None, "ids": "integers" if isinstance(self.items[0], int) else "text",
             },
             "checksum": self.checksum, "loaded": self.loaded.isoformat(timespec="seconds"), "rule": self.rule,
-            "example": [self.name(column) for column in self.example], "curve": self.curve is not None,
+            "example": [self.name(column) for column in self.example], "note": self.note,
+            "curve": self.curve is not None,
         }  # fmt: skip
 
     def short_summary(self) -> dict[str, Any]:

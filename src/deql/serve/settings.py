@@ -70,6 +70,8 @@ class Settings:
     limits : Limits
     example : list
         The history that the page begins with; empty for the most popular items.
+    note : str
+        What the page says about the data and that history; empty for nothing.
     curve : dict or None
         The b curve of a tuning journal (see :func:`read_curve`), of the first model.
     quiet : bool
@@ -94,6 +96,7 @@ class Settings:
     connections: int = 1024
     limits: Limits = field(default_factory=Limits)
     example: list[Any] = field(default_factory=list)
+    note: str = ""
     curve: dict[str, Any] | None = None
     quiet: bool = False
 

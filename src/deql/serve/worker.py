@@ -146,7 +146,12 @@ def _open(settings: Settings, name: str, files: dict[str, int]) -> ServingModel:
     curve = settings.curve if name == next(iter(settings.models)) else None
     try:
         serving = ServingModel.open(
-            path_of(files["model"]), verify=False, served_as=name, example=settings.example, curve=curve
+            path_of(files["model"]),
+            verify=False,
+            served_as=name,
+            example=settings.example,
+            curve=curve,
+            note=settings.note,
         )
         if "rows" in files:
             attach_rows(serving.model, files["rows"])

@@ -1,7 +1,8 @@
-"""Which points to measure: all of a grid, the best of it after screening, or those that Optuna asks for.
+"""Which points to measure: those of a walk, all of a grid or the best of it, or those that Optuna asks for.
 
-Screening measures a point on a sample of the items first, a cheap trial of low fidelity; like one round of successive
-halving, only the best quarter of the points go on to a full inverse.
+Screening measures a point on a sample of the items first, a cheap trial of low fidelity. The walk finds its start so,
+by a walk among screenings; a grid, like one round of successive halving, gives a full inverse to the best quarter of
+its points.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from deql._system.progress import ProgressCallback, stages
 from deql.errors import DeqlError
 from deql.tuning.space import Point, Space, ridges_around
 from deql.tuning.trials import TrialStore
+from deql.tuning.walk import PointGrid, walk
 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["KEPT", "SEARCHES", "need_optuna", "search_grid", "search_optuna"]
+__all__ = ["KEPT", "SEARCHES", "kept_count", "need_optuna", "search_grid", "search_optuna", "search_walk"]
 
-SEARCHES = ("grid", "optuna")
+SEARCHES = ("walk", "grid", "optuna")
 
 KEPT = 1 / 4
 """Share of the points that go on to a full inverse after screening."""
@@ -32,23 +34,61 @@ _MOST_REPEATS = 50
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
+def search_walk(store: TrialStore, grid: PointGrid) -> None:
+    """Walk over the grid from the best point that a walk among screenings finds.
+
+    Neighbours with better screenings come first.
+    """
+    start = grid.start()
+    if store.small is not None:
+        with stages(store.full.progress) as stage:
+            start = _walk_screened(store, grid, stage("Screening"))
+
+    def neighbours(point: Point) -> list[Point]:
+        found = grid.neighbours(point)
+        return sorted(found, key=lambda one: -store.screen(one) if one in store.screened else math.inf)
+
+    def measure(point: Point, here: Point) -> float | None:
+        ahead = [one for one in {point, *neighbours(here)} if one not in store.trials]
+        store.planned, store.guessed, store.left_out = len(store.trials) + len(ahead), True, len(ahead)
+        return store.measure(point) if store.may_measure(point) else None
+
+    end = walk(start, neighbours, measure, store.least_gain)
+    store.left_out = sum(one not in store.trials for one in neighbours(end))
+
+
+def _walk_screened(store: TrialStore, grid: PointGrid, report: ProgressCallback | None) -> Point:
+    """Where a walk among screenings ends, or as far as the budget lets it come."""
+
+    def look(point: Point, here: Point) -> float | None:
+        if report is not None:
+            ahead = sum(one not in store.screened for one in grid.neighbours(here))
+            report(len(store.screened), len(store.screened) + ahead + 1)
+        return store.screen(point) if store.may_screen(point) else None
+
+    end = walk(grid.start(), grid.neighbours, look)
+    if store.small is not None:
+        store.small.release()
+    return end
+
+
 def search_grid(store: TrialStore, points: Sequence[Point]) -> None:
     """Measure the points; after screening only the best quarter of them, and within the budget.
 
-    Where time may end it early, the points come from all over the grid, and after screening the best come first.
+    Where a budget may end it early, the points come from all over the grid, and after screening the best come first.
     """
-    timed = store.budget.seconds is not None
     chosen = list(points)
-    if timed or (store.small is None and store.budget.inverses is not None):
+    if store.budget.limited:
         chosen = [points[place] for place in spread_order(len(points))]
     if store.small is not None:
         with stages(store.full.progress) as stage:
             screened = _screen(store, chosen, stage("Screening"))
-        chosen = kept_after_screening(screened, [store.screen(point) for point in screened], len(points))
+        if store.screened:
+            chosen = kept_after_screening(screened, [store.screen(point) for point in screened], len(points))
     store.left_out = len(chosen)
-    chosen = chosen[: store.budget.inverses]
+    chosen = chosen[: store.affordable]
     store.planned = len(chosen)
-    for point in chosen if timed else by_user_power(chosen):
+    for point in chosen if store.budget.seconds is not None else by_user_power(chosen):
         if store.may_measure(point):
             store.measure(point)
             store.left_out -= 1
@@ -143,7 +183,12 @@ def kept_after_screening(points: Sequence[Point], worth: Sequence[float], of: in
     [7, 8, 6, 9, 5, 10, 4, 11]
     """
     order = sorted(range(len(points)), key=lambda place: -worth[place])
-    return [points[place] for place in order[: max(_LEAST_KEPT, math.ceil(KEPT * of))]]
+    return [points[place] for place in order[: kept_count(of)]]
+
+
+def kept_count(points: int) -> int:
+    """How many of so many points are kept after screening."""
+    return max(_LEAST_KEPT, math.ceil(KEPT * points))
 
 
 def spread_order(count: int) -> list[int]:

@@ -33,7 +33,7 @@ class Trainer:
     """Fits points and evaluates them on the validation users.
 
     It keeps the Gram matrix of the user_power that was asked for last, so points are best taken user_power by
-    user_power; memory is that of the Gram matrix and one inverse.
+    user_power, and the last inverse until the next is made; memory is that of the Gram matrix and one inverse.
 
     Parameters
     ----------
@@ -56,10 +56,15 @@ class Trainer:
         self._weights_from = data.train.matrix if weights_from is None else weights_from
         self._most = grams
         self._shared: dict[float, SharedGram] = {}
+        self._means: dict[float, float] = {}
+        self._last: tuple[Point, DEQL] | None = None
 
     def mean_diagonal(self, user_power: float) -> float:
         """Mean of D over the items."""
-        return float(weighted_diagonal(self.data.train.matrix, user_weights(self._weights_from, user_power)).mean())
+        if user_power not in self._means:
+            weights = user_weights(self._weights_from, user_power)
+            self._means[user_power] = float(weighted_diagonal(self.data.train.matrix, weights).mean())
+        return self._means[user_power]
 
     def model(self, point: Point) -> DEQL:
         """A model at the point, not fitted; its rule is still to be chosen."""
@@ -68,13 +73,18 @@ class Trainer:
 
     def fit(self, point: Point) -> DEQL:
         """The model at the point, fitted."""
+        if self._last is not None and self._last[0] == point:
+            return self._last[1]
+        self._last = None  # before the next is made: one more would need its memory too
         l2, dropout, user_power = point
         if l2 == 0 and self.data.final is not self.data.train:
             # Else the winner might turn out to have no solution on the data it is to be fitted on in the end.
             final = self.data.final
             diagonal = weighted_diagonal(final.matrix, user_weights(final.matrix, user_power))
             check_solvable_without_ridge(final, diagonal, dropout)
-        return self.model(point).fit_gram(self.data.train, self._gram(user_power))
+        model = self.model(point).fit_gram(self.data.train, self._gram(user_power))
+        self._last = point, model
+        return model
 
     def evaluate(self, point: Point, rules: Sequence[RuleParameters], metrics: Sequence[str]) -> list[Evaluation]:
         """Each rule at the point, in one pass over the validation users."""
@@ -82,12 +92,13 @@ class Trainer:
         return evaluate([model.with_rule(**rule) for rule in rules], self.data.validation, metrics)
 
     def release(self) -> None:
-        """Let the Gram matrices go."""
+        """Let the Gram matrices and the last inverse go."""
         self._shared.clear()
+        self._last = None
 
     def _gram(self, user_power: float) -> SharedGram:
         if user_power not in self._shared:
-            if len(self._shared) == self._most:  # before the next is made: one more would need its memory too
+            if len(self._shared) == self._most:  # likewise before
                 del self._shared[next(iter(self._shared))]
             matrix = self.data.train.matrix
             weights = user_weights(self._weights_from, user_power)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,51 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from deql.errors import DeqlError, JournalError, ParameterError
+from deql._system.formatting import show_seconds
+from deql.errors import DeqlError, JournalError
+from deql.evaluation import Evaluation
 from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import lower_is_better
+from deql.tuning.budget import Budget, inverses_of_screening
 from deql.tuning.space import Point, RuleParameters, format_parameters
 from deql.tuning.trainer import Trainer
 
-__all__ = ["Budget", "Trial", "TrialStore"]
+__all__ = ["TIE", "Trial", "TrialStore"]
 
-_UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+TIE = 0.1
+"""Of the metric's standard error over users: a gain below it is a tie.
 
-
-@dataclass(frozen=True)
-class Budget:
-    """How much a search may cost: inverses of full size, or seconds; None is no limit."""
-
-    inverses: int | None = None
-    seconds: float | None = None
-
-    @property
-    def limited(self) -> bool:
-        """Whether there is a limit at all."""
-        return self.inverses is not None or self.seconds is not None
-
-    @classmethod
-    def parse(cls, budget: Any) -> Budget:
-        """A number of inverses, or a time such as "20min".
-
-        Examples
-        --------
-        >>> Budget.parse(20), Budget.parse("1.5h")
-        (Budget(inverses=20, seconds=None), Budget(inverses=None, seconds=5400.0))
-        """
-        if budget is None:
-            return cls()
-        text = str(budget).strip().lower()
-        if re.fullmatch("[1-9][0-9]*", text) and not isinstance(budget, bool):
-            return cls(inverses=int(text))
-        found = re.fullmatch(rf"([0-9]*\.?[0-9]+) *({'|'.join(_UNITS)})", text)
-        if not found or not float(found[1]):
-            raise ParameterError(
-                f"a budget is a number of inverses from 1 up or a time such as 90s, 20min or 2h, got {budget!r}",
-                parameter="budget",
-            )
-        return cls(seconds=float(found[1]) * _UNITS[found[2]])
+Neighbours have most users' lists in common, so that their difference has a standard error of its own, of 0.1 to 0.4 of
+that of the metric itself: this is no more than one of those.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,12 +42,15 @@ class Trial:
     seconds : float
     failure : str or None
         Why there is no model here.
+    error : float
+        Standard error of the metric that decides, of the best rule; NaN where it is not known.
     """
 
     point: Point
     values: dict[str, list[float]]
     seconds: float
     failure: str | None = None
+    error: float = math.nan
 
 
 @dataclass(eq=False)
@@ -98,9 +73,15 @@ class TrialStore:
     screened, trials : dict of Point to Trial
         What was measured on the sample, and on the whole data.
     planned : int or None
-        How many trials there will be, if that is known.
+        How many trials there will be, if that is known or can be guessed.
+    guessed : bool
+        Whether ``planned`` is a guess.
     left_out : int
         How many points were still to be measured.
+    screening_cost : float
+        Of one point, in inverses; 0 without screening.
+    zero : tuple of (Point, RuleParameters, Evaluation) or None
+        The best model with b = 0 that this run measured, for its users' values, which the journal does not have.
     """
 
     full: Trainer
@@ -113,7 +94,13 @@ class TrialStore:
 
     def __post_init__(self) -> None:
         self.planned: int | None = None
+        self.guessed = False
         self.left_out = 0
+        self.zero: tuple[Point, RuleParameters, Evaluation] | None = None
+        self._zero_key: tuple[Any, ...] = (math.inf,)
+        self.screening_cost = 0.0
+        if self.small is not None:
+            self.screening_cost = inverses_of_screening(self.small.data, self.full.data, len(self.rules))
         self._sign = -1.0 if lower_is_better(self.metrics[0]) else 1.0
         self.screened: dict[Point, Trial] = {}
         self.trials: dict[Point, Trial] = {}
@@ -131,25 +118,55 @@ class TrialStore:
         """Seconds, all runs of the search together."""
         return _seconds(self.screened) + _seconds(self.trials)
 
+    @property
+    def inverses(self) -> float:
+        """What was spent in inverses: one for each trial, and the share that each screening has of one."""
+        return len(self.trials) + self.screening_cost * len(self.screened)
+
+    @property
+    def end_inverses(self) -> int:
+        """What the end takes once a second trial is made: a fit of the best, which may not be the last, and one on
+        all data if the search had to hold some out."""
+        return 1 + (self.full.data.final is not self.full.data.train)
+
     def may_screen(self, point: Point) -> bool:
-        """Whether the point is screened or that can be afforded: screening may take half of the time."""
-        limit = self.budget.seconds
-        return point in self.screened or not self.screened or limit is None or _seconds(self.screened) < limit / 2
+        """Whether the point is screened or that can be afforded.
+
+        Screening may take half of the time, and half of the inverses that a single trial leaves.
+        """
+        inverses, seconds = self.budget.inverses, self.budget.seconds
+        if point in self.screened:
+            return True
+        if inverses is not None:
+            return self.screening_cost * (len(self.screened) + 1) <= (inverses - 1) / 2
+        return not self.screened or seconds is None or _seconds(self.screened) < seconds / 2
 
     def may_measure(self, point: Point) -> bool:
-        """Whether the point is measured or that can be afforded; one always can."""
+        """Whether the point is measured or that can be afforded, and the end after it; one always can."""
         inverses, seconds = self.budget.inverses, self.budget.seconds
         if point in self.trials or not self.trials:
             return True
-        if inverses is not None and len(self.trials) >= inverses:
+        if inverses is not None and self.inverses + 1 + self.end_inverses > inverses:
             return False
-        return seconds is None or self.spent < seconds
+        return seconds is None or self.spent + self._trial_seconds() * (1 + self.end_inverses) <= seconds
+
+    @property
+    def affordable(self) -> int | None:
+        """How many trials the budget of inverses allows in all; None if there is no such limit."""
+        if self.budget.inverses is None:
+            return None
+        return max(1, int(self.budget.inverses - self.screening_cost * len(self.screened) - self.end_inverses))
+
+    def least_gain(self, point: Point) -> float:
+        """What another point must be better by to count as better."""
+        error = self.trials[point].error
+        return 0.0 if math.isnan(error) else TIE * error
 
     def screen(self, point: Point) -> float:
         """What the point is worth on the sample of items, larger is better."""
         if point not in self.screened:
             assert self.small is not None
-            trial = self._run(self.small, point, self.metrics[:1])
+            trial, _ = self._run(self.small, point, self.metrics[:1])
             self._append("look", trial)
             self.screened[point] = trial
         return self._worth(self.screened[point])
@@ -161,10 +178,11 @@ class TrialStore:
         would not have asked for.
         """
         if point not in self.trials:
-            trial = self._run(self.full, point, self.metrics)
+            trial, found = self._run(self.full, point, self.metrics)
             if journaled:
                 self._append("point", trial)
             self.trials[point] = trial
+            self._keep_zero(trial, found)
             if self.tell is not None:
                 self.tell(self._line(trial))
         return self._worth(self.trials[point])
@@ -194,27 +212,47 @@ class TrialStore:
             return -math.inf
         return self._sign * trial.values[self.metrics[0]][self.best_rule(trial)]
 
-    def _run(self, trainer: Trainer, point: Point, metrics: list[str]) -> Trial:
+    def _run(self, trainer: Trainer, point: Point, metrics: list[str]) -> tuple[Trial, list[Evaluation]]:
         begin = time.perf_counter()
         values: dict[str, list[float]] = {}
-        failure = None
+        found: list[Evaluation] = []
+        failure, error = None, math.nan
         try:
             found = trainer.evaluate(point, self.rules, metrics)
             values = {metric: [one.means[metric] for one in found] for metric in metrics}
             if not np.isfinite(list(values.values())).all():
                 values, failure = {}, f"{metrics[0]} is not finite"
-        except DeqlError as error:  # such as a matrix without an inverse: the others may do
-            failure = str(error)
-        return Trial(point, values, time.perf_counter() - begin, failure)
+        except DeqlError as problem:  # such as a matrix without an inverse: the others may do
+            failure = str(problem)
+        if failure is None:
+            best = self.best_rule(Trial(point, values, 0.0))
+            error = found[best].standard_errors[metrics[0]]
+        return Trial(point, values, time.perf_counter() - begin, failure, error), found
+
+    def _keep_zero(self, trial: Trial, found: list[Evaluation]) -> None:
+        """Keep the best evaluation with b = 0, chosen as the leaderboard orders its rows."""
+        if trial.failure is not None:
+            return
+        values = trial.values[self.metrics[0]]
+        for place, rule in enumerate(self.rules):
+            key = (-self._sign * values[place], trial.point, place)
+            if rule.get("b") == 0 and key < self._zero_key:
+                self._zero_key, self.zero = key, (trial.point, rule, found[place])
+
+    def _trial_seconds(self) -> float:
+        """Of a trial, as they were so far."""
+        return _seconds(self.trials) / len(self.trials)
 
     def _append(self, step: str, trial: Trial) -> None:
-        self.journal.append({"step": step, **trial.point._asdict(), "values": trial.values, "seconds": trial.seconds}
-                            | ({} if trial.failure is None else {"failure": trial.failure}))  # fmt: skip
+        outcome = {"error": trial.error} if trial.failure is None else {"failure": trial.failure}
+        self.journal.append({
+            "step": step, **trial.point._asdict(), "values": trial.values, "seconds": trial.seconds, **outcome,
+        })  # fmt: skip
 
     def _line(self, trial: Trial) -> str:
         """A trial in words, and how far the search is."""
         done, name = len(self.trials), self.metrics[0]
-        place = f"{done} of {self.planned}" if self.planned else str(done)
+        place = f"{done} of {'about ' * self.guessed}{max(self.planned, done)}" if self.planned else str(done)
         where = format_parameters(trial.point._asdict())
         if trial.failure is not None:
             return f"{place}: {where}: no model, {trial.failure}"
@@ -222,10 +260,9 @@ class TrialStore:
         best = self._sign * max(self._worth(one) for one in self.trials.values())
         words = f"{trial.values[name][rule]:.4f} at {format_parameters(self.rules[rule])}"
         line = f"{place}: {where}: {name} {words} (best so far {best:.4f})"
-        left = (self.planned or done) - done
+        left = max(self.planned or done, done) - done
         if left > 0:
-            seconds = left * _seconds(self.trials) / done
-            line += f", about {seconds / 60:.0f} min left" if seconds >= 90 else f", about {seconds:.0f} s left"
+            line += f", {show_seconds((left + self.end_inverses) * self._trial_seconds())} left"
         return line
 
 
@@ -238,6 +275,9 @@ def _trial(record: dict[str, Any]) -> Trial | None:
     try:
         point = Point.of(record)
         values = {metric: [float(value) for value in several] for metric, several in record["values"].items()}
-        return Trial(point, values, float(record["seconds"]), record.get("failure"))
+        error = record.get("error")  # which journals of earlier versions have not
+        return Trial(
+            point, values, float(record["seconds"]), record.get("failure"), math.nan if error is None else float(error)
+        )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

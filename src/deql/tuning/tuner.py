@@ -15,12 +15,15 @@ from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
 from deql.split.parts import SplitOrInteractions
-from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna
+from deql.tuning.budget import Budget
+from deql.tuning.forecast import forecast
+from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna, search_walk
 from deql.tuning.space import SpaceLike, as_space
 from deql.tuning.trainer import Trainer
-from deql.tuning.trials import Budget, TrialStore
+from deql.tuning.trials import TrialStore
 from deql.tuning.tuning_data import TuningData, hold_out_validation, sample_items
 from deql.tuning.tuning_result import Tuning
+from deql.tuning.walk import PointGrid
 from deql.tuning.winner import select_winner
 
 __all__ = ["metrics_for", "tune"]
@@ -37,7 +40,9 @@ _LEAST_ITEMS, _LEAST_POINTS = 2_000, 12
 _SMALL_GRAMS = 8
 """Gram matrices kept for screening: each is a sixteenth of a whole one."""
 
-_OPTUNA_INVERSES = 30
+_WALK_INVERSES, _OPTUNA_INVERSES = 11, 30
+"""What a search may cost if nothing is said: with its evaluations, a walk is done within the time of twelve fits."""
+
 _CURVE_K = 20
 
 
@@ -47,7 +52,7 @@ def tune(
     metric: str = "ndcg@20",
     budget: int | str | None = None,
     *,
-    search: str = "grid",
+    search: str = "walk",
     prune: bool = True,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
@@ -57,8 +62,8 @@ def tune(
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
-    One inverse for each (l2, dropout, user_power); every b, ξ and popularity_power on it is scored in the same pass.
-    The test part of a split is not read. Ctrl-C ends the search and returns the best so far.
+    One inverse for each (l2, dropout, user_power) that is tried; every b, ξ and popularity_power on it is scored in the
+    same pass. The test part of a split is not read. Ctrl-C ends the search and returns the best so far.
 
     Parameters
     ----------
@@ -72,12 +77,16 @@ def tune(
     metric : str, default "ndcg@20"
         What decides: any metric that has a value for each user.
     budget : int or str, optional
-        The search stops after so many inverses, or a time such as ``"20min"``; without it after the whole grid, with
-        Optuna after 30 inverses. The winner's fit, and that of the best model with b = 0, come on top.
-    search : {"grid", "optuna"}, default "grid"
-        Optuna (extra ``tune``) searches between the values of the space.
+        At most so many inverses, or a time such as ``"20min"``. Everything counts: screening by its share of the work
+        of an inverse, and the fit of the winner in the end. One point is measured whatever the budget. Without it
+        Optuna stops at 30 inverses, a walk that screens at 11 at the latest, a grid with its last point.
+    search : {"walk", "grid", "optuna"}, default "walk"
+        The walk goes from point to better neighbour until there is none, mostly within 6 to 10 inverses; a space of
+        fewer than 12 points is measured whole. The grid measures all points. Optuna (extra ``tune``) searches between
+        the values of the space.
     prune : bool, default True
-        Screen each point on a quarter of the items, and measure only the best quarter of the points.
+        Screen points on a quarter of the items first, where there are 2,000 items or more: the walk finds its start
+        so, a grid measures only the best quarter of its points.
     seed : int, default 0
         For what is held out here, the sample of items, and Optuna.
     journal : path, optional
@@ -86,7 +95,7 @@ def tune(
     progress : bool, default False
         Show progress bars on standard error.
     tell : callable, optional
-        The log callback: called with a line for each point.
+        The log callback: called with how long it will take before it begins, then with a line for each point.
 
     Returns
     -------
@@ -122,6 +131,9 @@ def tune(
     full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
     small = _screening(held, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
+    kind = "grid" if search == "walk" and len(points) < _LEAST_POINTS else search
+    if kind == "walk" and small is not None and not limit.limited:
+        limit = Budget(inverses=_WALK_INVERSES)
     identity = {
         "data": held.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": how,
         "prune": prune, "seed": seed, "dtype": dtype,
@@ -129,14 +141,18 @@ def tune(
     path = None if journal is None else Path(journal)
     with Journal(path, identity) as log:
         store = TrialStore(full, small, chosen.rules(), metrics, log, limit, tell)
-        if search == "grid" and not store.trials.keys() | store.screened.keys() <= set(points):
+        if search != "optuna" and not store.trials.keys() | store.screened.keys() <= set(points):
             raise JournalError(f"{path} has points that are not in the space: delete it to begin again")
         complete = True
         try:
-            if search == "grid":
+            if tell is not None and (line := forecast(store, kind, len(points))) is not None:
+                tell(line)
+            if kind == "optuna":
+                search_optuna(store, chosen, seed)
+            elif kind == "grid":
                 search_grid(store, points)
             else:
-                search_optuna(store, chosen, seed)
+                search_walk(store, PointGrid(points, full.mean_diagonal))
         except KeyboardInterrupt:
             complete = False
             best = store.best_so_far()
@@ -146,7 +162,7 @@ def tune(
                 tell("interrupted: fitting the best so far; Ctrl-C again leaves without it")
             if store.measure(best, journaled=False) == -math.inf:
                 raise
-        return select_winner(store, chosen, len(points) if search == "grid" else None, complete)
+        return select_winner(store, chosen, None if search == "optuna" else len(points), complete)
 
 
 def metrics_for(metric: str) -> list[str]:

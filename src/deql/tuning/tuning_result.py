@@ -109,6 +109,8 @@ class Tuning:
         Where they came from.
     complete : bool
         False if Ctrl-C ended the search early.
+    ridges : tuple of float
+        The values of l2 that the winner's user_power could have been tried with.
     points : int or None
         How many points the grid has; None for Optuna, which has no grid.
     inverses : int
@@ -118,7 +120,7 @@ class Tuning:
     failures : list of str
         Points that gave no model, each with the reason.
     seconds : float
-        What they took, all runs of the search together.
+        What all took, the end included, all runs of the search together.
     journal : Path or None
     """
 
@@ -133,6 +135,7 @@ class Tuning:
     judged: int
     how: str
     complete: bool
+    ridges: tuple[float, ...]
     points: int | None
     inverses: int
     left_out: int
@@ -171,8 +174,8 @@ class Tuning:
             "rival": vars(self.rival) | {"significant": self.rival.significant}, "curve": vars(self.curve),
             "leaderboard": self.table.to_dicts(), "looks": self.looks.to_dicts(), "space": self.space.to_dict(),
             "judged": self.judged, "how": self.how, "complete": self.complete, "points": self.points,
-            "inverses": self.inverses, "left_out": self.left_out, "failures": self.failures, "notes": self.notes,
-            "models": self.table.height, "seconds": self.seconds,
+            "ridges": list(self.ridges), "inverses": self.inverses, "left_out": self.left_out,
+            "failures": self.failures, "notes": self.notes, "models": self.table.height, "seconds": self.seconds,
             "journal": None if self.journal is None else str(self.journal),
         }  # fmt: skip
 
@@ -277,6 +280,9 @@ def edges(tuning: Tuning) -> list[str]:
             continue
         side = _side(best, values, log=name == "l2")
         if side == 0 or best == 0 or (name == "xi" and best == 1):
+            continue
+        axis = tuning.ridges if name == "l2" else getattr(tuning.space, name)
+        if best in values and best != (max(axis) if side > 0 else min(axis)):  # a budget ended before the next one
             continue
         which, way = ("largest", "upwards") if side > 0 else ("smallest", "downwards")
         where = f"is the {which} tried" if best in values else f"is next to the {which} of the space"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from deql._system.formatting import as_json
@@ -12,7 +13,7 @@ from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.significance import paired_t
 from deql.metrics import lower_is_better
 from deql.models import DEQL
-from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, format_parameters
+from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, format_parameters, ridges_around
 from deql.tuning.trials import Trial, TrialStore
 from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
 
@@ -41,28 +42,30 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     ]  # fmt: skip
     if not rows:
         raise DataError(f"no point of the space gave a model, such as {failures[0]}")
-    winner = rows[0]
+    winner, begin = rows[0], time.perf_counter()
     fitted = None
     end = next((record for record in reversed(store.journal.records) if record["step"] == "end"), None)
     if end is None or end.get("best") != as_json(winner) or end.get("complete") != complete:
         curve, baseline, users, fitted = _examine(store, rows)
         store.journal.append({
             "step": "end", "best": winner, "curve": vars(curve), "rival": vars(baseline), "judged": users,
-            "complete": complete,
+            "complete": complete, "seconds": time.perf_counter() - begin,
         })  # fmt: skip
-        end = store.journal.records[-1]
+        end, begin = store.journal.records[-1], time.perf_counter()
     if data.final is not data.train:
         fitted = None
         trainer.release()
         fitted = trainer.model(Point.of(winner)).fit(data.final)
     model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
+    seconds = store.spent + end.get("seconds", 0.0) + time.perf_counter() - begin
     numbers = {name: _numbers(end["rival"][name]) for name in ("value", "difference", "p_value")}
     return Tuning(
         model=model, table=_frame(rows, store.metrics), metric=store.metrics[0], best=winner,
         curve=BCurve(**_numbers(end["curve"])), rival=BaselineComparison(**end["rival"] | numbers), space=space,
         looks=_frame(_screened(store), store.metrics[:1]), judged=end["judged"], how=data.how, complete=complete,
-        points=points, inverses=sum(trial.failure is None for trial in store.trials.values()),
-        left_out=store.left_out, failures=failures, seconds=store.spent, journal=store.journal.path,
+        ridges=space.l2 or ridges_around(trainer.mean_diagonal(winner["user_power"])), points=points,
+        inverses=sum(trial.failure is None for trial in store.trials.values()),
+        left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
     )  # fmt: skip
 
 
@@ -83,7 +86,10 @@ def _examine(store: TrialStore, rows: list[Row]) -> tuple[BCurve, BaselineCompar
     # The baseline first, so that two inverses are never there at once.
     apart = None
     if Point.of(zero) != Point.of(winner):
-        apart = trainer.evaluate(Point.of(zero), [_rule(zero)], [metric])[0]
+        if store.zero is not None and store.zero[:2] == (Point.of(zero), _rule(zero)):
+            apart = store.zero[2]
+        else:  # an earlier run measured it
+            apart = trainer.evaluate(Point.of(zero), [_rule(zero)], [metric])[0]
     fitted = trainer.fit(Point.of(winner))
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
     rules = [_rule(winner), _rule(zero), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]

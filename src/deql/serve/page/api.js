@@ -42,29 +42,68 @@ export function integer(text) {
   return Number.isSafeInteger(number) ? number : BigInt(text);
 }
 
-/** Asks for JSON: GET, or POST if there is a body. Resolves to the answer and the milliseconds it took. */
-export async function ask(path, body) {
+const expected = new Map();
+let primary;
+let changed = () => {};
+
+/** From now on answers must be those of these models ({name, checksum}); `otherwise()` is called once they are not.
+ *
+ * Questions are for the model called `name`, unless they say another. */
+export function use(models, name, otherwise) {
+  for (const one of models) expected.set(one.name, one.checksum);
+  primary = name;
+  changed = otherwise;
+}
+
+/** Asks for JSON: GET, or POST if there is a body. Resolves to the answer and the milliseconds it took.
+ *
+ * What another model answered than the one that was meant is never passed on, not even that it refused. */
+export async function ask(path, body, model = primary) {
+  const wanted = expected.get(model);
   const begin = performance.now();
+  const got = await question(path, body, model);
+  const ms = performance.now() - begin;
+  const doubtful = got.checksum ? got.checksum !== wanted : got.refusal?.passing === false;
+  if (wanted !== undefined && doubtful) {
+    await verify();
+    if (got.checksum) throw new Refusal(503, "between_models", "The server is changing its model.");
+  }
+  if (got.refusal) throw got.refusal;
+  return { answer: got.answer, ms };
+}
+
+/** Asks what models there are now. If they are others, nothing that was asked of these is answered any more. */
+async function verify() {
+  const { answer, refusal } = await question("v1/models");
+  const same = ({ name, checksum }) => expected.get(name) === checksum;
+  if (refusal || (answer.models.length === expected.size && answer.models.every(same))) return;
+  changed();
+  await new Promise(() => {});
+}
+
+async function question(path, body, model) {
   const options = { signal: AbortSignal.timeout(20_000) };
+  const address = addressOf(path);
   if (body !== undefined) {
     options.method = "POST";
     options.headers = { "Content-Type": "application/json" };
-    options.body = write(body);
-  }
+    options.body = write({ ...body, model });
+  } else if (model !== undefined) address.searchParams.set("model", model);
   let response;
   let answer;
   try {
-    response = await fetch(addressOf(path), options);
+    response = await fetch(address, options);
     answer = parse(await response.text());
   } catch (cause) {
-    if (response) throw new Refusal(response.status, "no_json", `The server answered ${response.status}, not in JSON.`);
-    throw new Refusal(0, "unreachable", "The server does not answer.");
+    const refusal = response
+      ? new Refusal(response.status, "no_json", `The server answered ${response.status}, not in JSON.`)
+      : new Refusal(0, "unreachable", "The server does not answer.");
+    return { refusal };
   }
-  if (!response.ok) {
-    const { code = "unknown", message = `The server answered ${response.status}.` } = answer?.error ?? {};
-    throw new Refusal(response.status, code, message);
-  }
-  return { answer, ms: performance.now() - begin };
+  const checksum = response.headers.get("X-Model-Checksum");
+  if (response.ok) return { answer, checksum };
+  const { code = "unknown", message = `The server answered ${response.status}.` } = answer?.error ?? {};
+  return { checksum, refusal: new Refusal(response.status, code, message) };
 }
 
 /** A path with its query; what is null or undefined is left out. */
@@ -74,7 +113,7 @@ export function withQuery(path, query) {
 }
 
 /** The path of something of one item; an id may hold any character, even half of one. */
-export const ofItem = (item, what) => `items/${encodeURIComponent(String(item).toWellFormed())}/${what}`;
+export const ofItem = (item, what) => `v1/items/${encodeURIComponent(String(item).toWellFormed())}/${what}`;
 
 /** One question at a time, and only the newest of those that wait.
  *

@@ -26,7 +26,7 @@ export async function trouble(error, recovered) {
   while (model === null) {
     await new Promise((done) => setTimeout(done, PAUSE));
     try {
-      model = (await ask("model")).answer;
+      model = (await ask("v1/model")).answer;
     } catch (again) {
       if (again instanceof Refusal) setText(banner, inWords(again));
       else throw again;

@@ -7,27 +7,48 @@ import { change } from "./state.js";
 const HEIGHT = 96;
 const PAD = { left: 10, right: 10, top: 10, bottom: 20 };
 
-/** The b curve, a small picture for each metric. Returns `mark(b)`, which moves with the slider. */
-export function curves(answer, scale, own) {
+/** The b curve, a small picture for each metric. Returns `mark(rule)`, which moves with the sliders.
+ *
+ * It was measured with some parameters, one α and a free diagonal. A zero diagonal gives at every b what b = 0 gives
+ * without: the curve lies flat. For all else that differs nobody has measured anything: it fades, and says so. */
+export function curves(answer, scale, own, parameters) {
   byId("curve-card").hidden = false;
   const home = byId("curve");
   const order = Object.keys(answer.values).sort((one, other) => (other === answer.metric) - (one === answer.metric));
-  let at = own;
+  const given = { popularity_power: 0, ...answer.parameters };
+  let at = { ...own };
   let drawn = [];
-  const mark = (b) => {
-    at = b;
-    for (const one of drawn) one(b);
+  const mark = (rule) => {
+    at = rule;
+    const why = unmeasured(given, parameters, rule, answer.b.includes(0));
+    home.classList.toggle("faded", why !== null);
+    const usual = rule.zero_diagonal ? "A zero diagonal gives at every b what b = 0 gives. " : "";
+    setText(byId("curve-says"), why ?? `${usual}Validation users, a band of one standard error. Click to set b.`);
+    for (const one of drawn) one(rule.b, rule.zero_diagonal, why === null);
   };
   onWidth(home, (width) => {
     drawn = [];
     home.replaceChildren(...order.map((metric) => {
-      const { figure, move } = curve(metric, answer, scale, own, width);
+      const { figure, move } = curve(metric, answer, scale, own.b, width);
       drawn.push(move);
       return figure;
     }));
     mark(at);
   });
   return mark;
+}
+
+/** Why the curve says nothing about a rule; null if it does. */
+function unmeasured(given, parameters, rule, knowsZero) {
+  const far = (one, other) => Math.abs(one - other) > 1e-6 * Math.max(1, Math.abs(one));
+  const own = (name) => parameters[name] ?? 0;
+  const other = ["l2", "dropout", "user_power"].find((name) => name in given && far(given[name], own(name)));
+  if (other) return `Measured with ${other} ${short(given[other])}: this model, with ${short(own(other))}, is another one.`;
+  const [there, here] = [given.popularity_power, rule.popularity_power];
+  if (far(there, here))
+    return `Measured at α = ${short(there)}: how good each b is at α = ${short(here)}, nobody has measured.`;
+  if (rule.bound) return "Measured without ξ: move b to let go of it.";
+  return rule.zero_diagonal && !knowsZero ? "Measured without a zero diagonal, and not at b = 0, which is the same." : null;
 }
 
 function curve(metric, { b, values, errors, best }, scale, own, width) {
@@ -42,17 +63,20 @@ function curve(metric, { b, values, errors, best }, scale, own, width) {
   const top = known.find((point) => point.b === best[metric]);
   const needle = svg("line", { class: "needle", y1: PAD.top - 6, y2: HEIGHT - PAD.bottom });
   const bead = svg("circle", { class: "bead", r: 4.5 });
+  const flat = between(known, 0);
+  const level = svg("line", { class: "level", x1: PAD.left, x2: width - PAD.right, y1: y(flat ?? 0), y2: y(flat ?? 0) });
   const tick = (place, text) => label(x(place), text);
   const said = known.map((point) => `${short(point.b)}: ${point.value.toFixed(4)}`).join(", ");
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, class: "curve", role: "img",
     "aria-label": `${metric} over b: ${said}` },
     axis(width),
     svg("line", { class: "even", x1: x(1), x2: x(1), y1: PAD.top - 6, y2: HEIGHT - PAD.bottom }),
-    svg("path", { class: "band", d: `M${band.join("L")}Z` }),
-    svg("path", { class: "stroke", d: `M${line(({ value }) => value).join("L")}` }),
-    ...known.map((point) => svg("circle", { class: "point", cx: x(point.b), cy: y(point.value), r: 2 })),
-    ...(top ? [svg("path", { class: "star", d: star(x(top.b), y(top.value)) })] : []),
-    needle, bead, tick(0, "0"), tick(1, "b = a"), tick(2, "2"), tick(scale.top, short(scale.top)));
+    svg("g", { class: "measured" },
+      svg("path", { class: "band", d: `M${band.join("L")}Z` }),
+      svg("path", { class: "stroke", d: `M${line(({ value }) => value).join("L")}` }),
+      ...known.map((point) => svg("circle", { class: "point", cx: x(point.b), cy: y(point.value), r: 2 })),
+      ...(top ? [svg("path", { class: "star", d: star(x(top.b), y(top.value)) })] : [])),
+    level, needle, bead, tick(0, "0"), tick(1, "b = a"), tick(2, "2"), tick(scale.top, short(scale.top)));
   drawing.addEventListener("click", (event) => {
     const box = drawing.getBoundingClientRect();
     const place = (event.clientX - box.left - PAD.left) / (width - PAD.left - PAD.right);
@@ -62,13 +86,15 @@ function curve(metric, { b, values, errors, best }, scale, own, width) {
   const here = el("span", { class: "here" });
   const caption = el("figcaption", {}, el("b", {}, metric), here,
     ...(top ? [el("span", { class: "best" }, `best ${top.value.toFixed(4)} at ${short(top.b)}`)] : []));
-  const move = (b) => {
-    const value = between(known, b);
+  const move = (b, zero, applies) => {
+    const value = !applies ? null : zero ? flat : between(known, b);
+    drawing.classList.toggle("flat", zero && value !== null);
     needle.style.transform = `translateX(${x(b).toFixed(1)}px)`;
     bead.toggleAttribute("hidden", value === null);
     if (value !== null) bead.style.transform = `translate(${x(b).toFixed(1)}px, ${y(value).toFixed(1)}px)`;
-    const measured = known.some((point) => point.b === b);
-    setText(here, value === null ? "" : `${measured ? "" : "≈ "}${value.toFixed(4)} at ${short(b)}`);
+    const measured = zero || known.some((point) => point.b === b);
+    const place = zero ? "every b" : short(b);
+    setText(here, value === null ? "" : `${measured ? "" : "≈ "}${value.toFixed(4)} at ${place}`);
   };
   return { figure: el("figure", {}, caption, drawing), move };
 }

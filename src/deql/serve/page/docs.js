@@ -8,7 +8,7 @@ import { inOurWords, kind, pretty, resolved, sample } from "./sample.js";
 const LONGEST = 20_000;
 /** Where a path of the description is on this server. */
 const here = (path) => addressOf(path.replace(/^\/*/, "./"));
-const anchor = (verb, path) => `${verb}-${path.replace(/[^a-z]+/gi, "-").replace(/^-|-$/g, "")}`;
+const anchor = (verb, path) => `${verb}-${path.replace(/^\/v\d+/, "").replace(/[^a-z]+/gi, "-").replace(/^-|-$/g, "")}`;
 
 /** Text in which `…` is code. */
 function prose(text) {
@@ -167,7 +167,7 @@ function readable(text) {
 async function load() {
   try {
     const { answer: spec } = await ask("openapi.json");
-    const model = await ask("model").then(({ answer }) => answer, () => null);
+    const model = await ask("v1/model").then(({ answer }) => answer, () => null);
     calm();
     draw(spec, model);
   } catch (error) {

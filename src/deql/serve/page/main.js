@@ -1,17 +1,18 @@
 /** The page: one state, and the panels that follow it. */
 
-import { ask, latest, withQuery } from "./api.js";
+import { ask, latest, use, withQuery } from "./api.js";
 import { calm, trouble } from "./banner.js";
+import { beside, choice } from "./beside.js";
 import { curves, histogram } from "./charts.js";
 import { chips, keepFitting } from "./chips.js";
 import { byId, el, setText } from "./dom.js";
 import { graph } from "./graph.js";
 import { lengths, list } from "./list.js";
-import { colour, learn, many, nameOf, short } from "./names.js";
+import { colour, learn, many, nameOf, short, some } from "./names.js";
 import { sliders } from "./rule.js";
 import { scaleTo } from "./scale.js";
 import { search } from "./search.js";
-import { begin, current, onChange, overrides } from "./state.js";
+import { begin, change, current, onChange, overrides, write } from "./state.js";
 
 const COMPARED = 200;
 // Reasons that are told one by one; the others of a long history come as their sum.
@@ -19,40 +20,42 @@ const REASONS = 40;
 const SILENT = new Set(["engine", "dtype", "progress", "precision", "arithmetic", "solver"]);
 
 /** The model's name, parameters and data, in one line. */
-function introduce(model) {
+function introduce(model, models) {
   const told = ([name, value]) => !SILENT.has(name) && ![null, 0, false].includes(value);
   const said = ([name, value]) => `${name} ${typeof value === "number" ? short(value) : value}`;
   const words = Object.entries(model.parameters).filter(told).map(said);
   const data = ["user", "item", "interaction"].map((noun) => many(model.data[`${noun}s`], noun)).join(", ");
   const about = el("span", { class: "data" }, ` ${data}`);
-  byId("model").replaceChildren(el("b", {}, model.model), ` ${words.join(" · ")}`, about);
+  const pick = (name) => change({ model: name, beside: null, b: null, alpha: null, zero: null });
+  const kind = models.length > 1 ? choice(models, model.name, "Model", pick) : el("b", {}, model.model);
+  byId("model").replaceChildren(kind, ` ${words.join(" · ")}`, about);
+  setText(byId("about"), model.note);
   const loaded = new Date(model.loaded).toLocaleString();
   setText(byId("foot"), `deql ${model.version} · model ${model.checksum.slice(0, 12)} · loaded ${loaded}`);
 }
 
-function start(model) {
+function start(model, curve, models) {
   const rule = model.rule && { ...model.rule, b: Number.isFinite(model.rule.b) ? model.rule.b : Infinity };
-  let checksum = model.checksum;
   let unknown = [];
   let own = { key: null, ranks: new Map(), known: 0 };
-  introduce(model);
+  introduce(model, models);
   learn(model.example);
   const example = model.example.map(({ item }) => item);
   begin(example, innerWidth < 640 ? 10 : 20, { integers: model.data.ids === "integers", fixed: rule === null });
 
-  const { answer: curve = null } = model.loadedCurve ?? {};
   const top = Math.ceil(Math.max(4, ...[rule?.b, ...(curve?.b ?? [])].filter(Number.isFinite)));
   const scale = scaleTo(top);
-  const drawRule = sliders(rule, scale, model.parameters.dropout ?? 0);
-  const markCurve = curve ? curves(curve, scale, rule?.b) : () => {};
+  const drawRule = sliders(rule, scale, model.parameters);
+  const markCurve = rule && curve ? curves(curve, scale, rule, model.parameters) : () => {};
   const drawDiagonal = histogram();
   const drawK = lengths(model.limits.k);
   const failed = (error) => {
     byId("list").setAttribute("aria-busy", "false");
-    trouble(error, renewed);
+    trouble(error, () => follow(current()));
   };
   const neighbours = graph(failed);
   const { draw, drawOwn } = list(neighbours.open);
+  const drawBeside = beside(models, model, model.limits.k, { open: neighbours.open, failed });
   search(failed);
   keepFitting();
 
@@ -62,12 +65,11 @@ function start(model) {
       const { limits } = model;
       const k = Math.min(state.k, limits.k, limits.reasons);
       const explain = Math.max(1, Math.min(REASONS, state.history.length, Math.floor(limits.reasons / k)));
-      const { answer, ms } = await ask("recommend", { histories, k, explain, ...overrides(state) });
+      const { answer, ms } = await ask("v1/recommend", { histories, k, explain, ...overrides(state) });
       const [result] = answer.results;
       show(state, result, ms);
       await compare(state);
       calm();
-      if (answer.checksum !== checksum) renewed((await ask("model")).answer);
     } catch (error) {
       failed(error);
     }
@@ -90,13 +92,14 @@ function start(model) {
     byId("answered").replaceChildren(el("span", {}, "answered in "), took);
     const note = byId("note");
     const notes = [];
-    if (unknown.length) notes.push(`The model does not know ${unknown.map(nameOf).join(", ")}.`);
+    if (unknown.length) notes.push(`The model does not know ${some(unknown.map(nameOf))}.`);
     if (!result.recommendations.length) notes.push("The history has every item there is: nothing is left to recommend.");
     note.hidden = !notes.length;
     setText(note, notes.join(" "));
     // The list is what people look at: the other panels ask once it is there.
     centre(state, result);
     diagonal(state);
+    drawBeside(state, result.recommendations);
   }
 
   /** The neighbourhood that was asked for, else that of the first item there is. */
@@ -112,10 +115,10 @@ function start(model) {
       drawOwn(null);
       return;
     }
-    const key = JSON.stringify([checksum, ...state.history.map(String)]);
+    const key = JSON.stringify(state.history.map(String));
     if (own.key !== key) {
       const k = Math.min(COMPARED, model.limits.k);
-      const { answer } = await ask("recommend", { histories: [state.history], k });
+      const { answer } = await ask("v1/recommend", { histories: [state.history], k });
       own = { key, known: k, ranks: new Map(answer.results[0].recommendations.map(({ item }, at) => [item, at + 1])) };
     }
     drawOwn(own.ranks, own.known);
@@ -123,7 +126,7 @@ function start(model) {
 
   const diagonal = latest(async (stale, state) => {
     try {
-      const { answer } = await ask(withQuery("model/diagonal", overrides(state)));
+      const { answer } = await ask(withQuery("v1/model/diagonal", overrides(state)));
       byId("diagonal-card").hidden = false;
       drawDiagonal(answer);
     } catch (error) {
@@ -132,38 +135,45 @@ function start(model) {
     }
   });
 
+  /** The rule of a state, as the API names its parts; `bound` if it is the model’s own ξ rather than a b. */
+  const ruleOf = (state) => ({
+    ...rule, ...overrides(state), bound: "xi" in model.parameters && state.b === null && state.zero === null,
+  });
+
   function follow(state) {
+    if ((models.find(({ name }) => name === state.model) ?? models[0]).name !== model.name) {
+      startAgain();
+      return;
+    }
     drawRule(state);
     drawK(state.k);
-    markCurve(state.b ?? rule?.b);
+    markCurve(ruleOf(state));
     chips(state.history, unknown);
     byId("list").setAttribute("aria-busy", "true");
     refresh(state);
-  }
-
-  /** The server is back, or has another model: all is asked again. */
-  function renewed(now) {
-    // Sliders, marks and ids belong to the model they were made for; the address keeps the view.
-    if (JSON.stringify([now.rule, now.data.ids]) !== JSON.stringify([model.rule, model.data.ids])) {
-      location.reload();
-      return;
-    }
-    checksum = now.checksum;
-    introduce(now);
-    follow(current());
   }
 
   onChange(follow);
   follow(current());
 }
 
+/** Another model is served: nothing on the page may outlive the one it was made for. The address keeps the view. */
+function startAgain() {
+  write();
+  location.reload();
+}
+
 /** The model, and its curve if it has one, however long the server takes to come. */
 async function load() {
   try {
-    const { answer: model } = await ask("model");
-    if (model.curve) model.loadedCurve = await ask("model/curve");
+    const { answer: { models } } = await ask("v1/models");
+    const asked = new URLSearchParams(location.hash.slice(1)).get("model");
+    const { name, curve } = models.find((one) => one.name === asked) ?? models[0];
+    use(models, name, startAgain);
+    const { answer: model } = await ask("v1/model");
+    const measured = curve ? (await ask("v1/model/curve")).answer : null;
     calm();
-    start(model);
+    start(model, measured, models);
   } catch (error) {
     trouble(error, load);
   }

@@ -34,6 +34,12 @@ export function colour(history, weights) {
   bare.slice(0, free.length).forEach((item, at) => places.set(item, free[at]));
 }
 
+/** Some of many names, and how many more there are; one more is told as well. */
+export function some(names, most = 3) {
+  const more = names.length - most;
+  return more > 1 ? `${names.slice(0, most).join(", ")} and ${whole(more)} more` : names.join(", ");
+}
+
 /** A number with its sign, as it is read in a sum. */
 export const signed = (value, digits = 3) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 

@@ -1,10 +1,12 @@
 /** One recommendation: its rank, its name, its score, and why. */
 
 import { el, setText } from "./dom.js";
-import { COLOURS, colourOf, nameOf, signed } from "./names.js";
+import { COLOURS, colourOf, nameOf, signed, some } from "./names.js";
 
 // A piece of less than this share of the widest bar would be a hair.
 const THIN = 0.012;
+// Reasons that are told at once; the others are one line, until somebody wants them.
+const FIRST = 8;
 // Pieces that belong to no single item; no id can be the same as these.
 const POPULAR = Symbol("popularity");
 const OTHERS = { for: Symbol("others for"), against: Symbol("others against") };
@@ -23,6 +25,7 @@ export function row(item, act) {
     own: el("span", { class: "own" }),
     segments: new Map(),
     parts,
+    all: false,
     why,
     shown: null,
   };
@@ -57,15 +60,16 @@ export function drawRow(made, recommendation, at, span) {
 /** Decimals that tell scores of this size apart. */
 const digitsFor = (largest) => Math.max(3, Math.min(8, 2 - Math.floor(Math.log10(largest || 1))));
 
-/** The pieces of a bar: one for each item, and one of each sign for those of a long history that are too thin to see. */
+/** The pieces of a bar: one for each item, and one of each sign for the grey and the thin ones of a long history. */
 function pieces({ because = [], rest = 0, score, popular }, width) {
   if (popular) return [{ key: POPULAR, colour: COLOURS, value: score, name: "popularity" }];
-  const thin = because.length > COLOURS ? THIN * width : 0;
+  const long = because.length > COLOURS;
+  const alone = (item, value) => !long || (colourOf(item) < COLOURS && Math.abs(value) >= THIN * width);
   const found = [];
   const others = { for: { value: 0, names: [] }, against: { value: 0, names: [] } };
   for (const { item, value } of because) {
     const group = others[value < 0 ? "against" : "for"];
-    if (Math.abs(value) >= thin) found.push({ key: item, colour: colourOf(item), value, name: nameOf(item) });
+    if (alone(item, value)) found.push({ key: item, colour: colourOf(item), value, name: nameOf(item) });
     else {
       group.value += value;
       group.names.push(nameOf(item));
@@ -80,9 +84,7 @@ function pieces({ because = [], rest = 0, score, popular }, width) {
 
 /** Names of those who share a piece: the largest, and how many more, where all have names. */
 function together(names, rest) {
-  const more = names.length - 3;
-  if (!names.length || rest) return [...names.slice(0, 3), "all others"].join(", ");
-  return more > 0 ? `${names.slice(0, 3).join(", ")} and ${more} more` : names.join(", ");
+  return !names.length || rest ? [...names.slice(0, 3), "all others"].join(", ") : some(names);
 }
 
 /** How far bars reach to the left and to the right of zero. */
@@ -133,9 +135,27 @@ function drawParts(made) {
     el("tr", { class: kind },
       el("th", { scope: "row" }, el("span", { class: "dot", "data-colour": colour }), el("bdi", {}, name)),
       el("td", { "data-value": value }, kind ? value.toFixed(digits).replace("-", "−") : signed(value, digits)));
-  const lines = because.map(({ item, value }) => line(colourOf(item), nameOf(item), value));
+  const reason = ({ item, value }) => line(colourOf(item), nameOf(item), value);
+  const folded = made.all || because.length <= FIRST + 1 ? [] : because.slice(FIRST);
+  const lines = because.slice(0, because.length - folded.length).map(reason);
+  if (folded.length) lines.push(fold(made, folded, line));
   if (rest) lines.push(line(COLOURS, popular ? "share of users who have it" : "all others", rest));
   lines.push(line("none", "score", score, "sum"));
   const caption = el("caption", { class: "unseen" }, `What adds up to the score of ${nameOf(made.item)}`);
   made.parts.replaceChildren(el("table", {}, caption, el("tbody", {}, ...lines)));
+}
+
+/** The reasons after the first few, as their sum, and a button that tells them one by one. */
+function fold(made, reasons, line) {
+  const sum = reasons.reduce((total, { value }) => total + value, 0);
+  const told = line(COLOURS, "", sum);
+  const more = el("button", { type: "button", class: "fold", "aria-expanded": "false" }, `${reasons.length} more`);
+  more.addEventListener("click", () => {
+    made.all = true;
+    drawParts(made);
+    // The button is gone: the keyboard goes on at the row that it opened.
+    made.why.focus();
+  });
+  told.querySelector("bdi").replaceWith(more);
+  return told;
 }

@@ -3,17 +3,19 @@
 import { byId, el, setText } from "./dom.js";
 import { short } from "./names.js";
 import { STEPS } from "./scale.js";
-import { change, current } from "./state.js";
+import { change } from "./state.js";
+import { explainB } from "./what.js";
 
 const POWERS = [-0.5, 1];
 
-/** Builds the controls of a model with the rule `own` and this dropout; returns what draws a state on them. */
-export function sliders(own, scale, dropout) {
+/** Builds the controls of a model with the rule `own` and these parameters; returns what draws a state on them. */
+export function sliders(own, scale, { dropout = 0, xi = null }) {
   const home = byId("rule");
   if (own === null) {
     home.classList.add("fixed");
     const why = "This model is not one inverse and two vectors: its weights are fixed, so b is no slider here.";
     home.append(el("p", {}, why));
+    setText(byId("lead"), "Say what somebody has: the model recommends what goes with it, and shows why.");
     return () => {};
   }
   const b = slider("b", "b / a", 0, STEPS, 1, () => change({ b: null }));
@@ -23,7 +25,11 @@ export function sliders(own, scale, dropout) {
   if (Number.isFinite(own.b)) marks.append(mark(scale.place(own.b), "", "own"));
   const says = el("p", { class: "meaning", id: "b-says" });
   b.input.setAttribute("aria-describedby", "b-says");
+  const asks = { type: "button", class: "asks", "aria-expanded": "false", "aria-controls": "what" };
+  const what = el("button", asks, "what is b?");
+  b.naming.append(what);
   b.box.append(marks, says);
+  const drawWhat = explainB(what, dropout);
   const ownStep = Math.round(scale.step(own.b));
   b.input.addEventListener("input", () => {
     const step = Number(b.input.value);
@@ -36,7 +42,7 @@ export function sliders(own, scale, dropout) {
   const place = (value) => (value - low) / (high - low);
   alpha.box.append(
     el("div", { class: "marks", "aria-hidden": "true" },
-      mark(0, "popular", "tick"), mark(place(0), "0", "tick even"), mark(1, "rare", "tick"),
+      mark(0, "popular", "tick first"), mark(place(0), "0", "tick even"), mark(1, "rare", "tick last"),
       mark(place(own.popularity_power), "", "own")),
   );
   alpha.input.addEventListener("input", () => {
@@ -59,16 +65,23 @@ export function sliders(own, scale, dropout) {
     const value = state.b ?? own.b;
     const power = state.alpha ?? own.popularity_power;
     b.set(Math.round(scale.step(value)), Number.isFinite(value) ? short(value) : "∞", state.b === null);
-    setText(says, meaning(value, state.zero ?? own.zero_diagonal, dropout));
-    b.box.classList.toggle("idle", idle(value, state.zero ?? own.zero_diagonal, dropout));
+    const diagonal = state.zero ?? own.zero_diagonal;
+    const bound = xi !== null && state.b === null && state.zero === null;
+    const words = meaning(value, diagonal, dropout);
+    setText(says, bound ? bounded(xi) : xi === null ? words : `ξ = ${short(xi)} is let go: ${words}`);
+    b.box.classList.toggle("idle", !bound && idle(value, diagonal, dropout));
+    drawWhat(value, state.history);
     alpha.set(power, power.toFixed(2).replace("-", "−"), state.alpha === null);
-    zero.checked = state.zero ?? own.zero_diagonal;
+    zero.checked = diagonal;
     reset.disabled = state.b === null && state.alpha === null && state.zero === null;
   };
 }
 
 /** Whether other values of b give the same model. */
 const idle = (b, zero, dropout) => zero || (dropout === 0 && b > 0);
+
+/** What the model is that has ξ, until b or the switch takes its place. */
+const bounded = (xi) => `no item speaks for itself more than ξ = ${short(xi)}; another b lets go of ξ`;
 
 /** What a value of b/a means, in the paper's terms. */
 function meaning(b, zero, dropout) {
@@ -84,10 +97,11 @@ function meaning(b, zero, dropout) {
 function slider(id, name, min, max, step, home) {
   const input = el("input", { type: "range", id, min, max, step, dblclick: home });
   const value = el("output", { for: id, class: "value" });
-  const label = el("label", { for: id }, name);
-  const box = el("div", { class: `control ${id}` }, el("div", { class: "naming" }, label, value), input);
+  const naming = el("div", { class: "naming" }, el("label", { for: id }, name), value);
+  const box = el("div", { class: `control ${id}` }, naming, input);
   return {
     input,
+    naming,
     box,
     set(position, text, own) {
       if (Number(input.value) !== position) input.value = position;

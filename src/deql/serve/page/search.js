@@ -21,7 +21,7 @@ export function search(failed) {
   const seek = latest(async (stale, q, asked) => {
     try {
       const { history } = current();
-      const { answer } = await ask(withQuery("items", { q, limit: Math.min(100, LIMIT + history.length) }));
+      const { answer } = await ask(withQuery("v1/items", { q, limit: Math.min(100, LIMIT + history.length) }));
       // Who has picked or closed the list meanwhile does not want it back.
       if (stale() || asked !== closings || document.activeElement !== box) return;
       answered = true;

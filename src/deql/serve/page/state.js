@@ -3,7 +3,7 @@
 import { integer } from "./api.js";
 
 /** `null` in the rule means: as the model has it. */
-const state = { history: [], b: null, alpha: null, zero: null, k: 20, centre: null };
+const state = { history: [], b: null, alpha: null, zero: null, k: 20, centre: null, model: null, beside: null };
 const listeners = [];
 let readId = String;
 let movable = true;
@@ -14,9 +14,9 @@ export const current = () => ({ ...state });
 /** Calls back after every change, with the new state. */
 export const onChange = (listener) => listeners.push(listener);
 
-/** Changes some of the state. A change of items is a step back and forth in the browser; a slider's is not. */
+/** Changes some of the state. A change of items or models is a step back and forth in the browser; a slider's is not. */
 export function change(patch) {
-  const steps = "history" in patch || "centre" in patch;
+  const steps = ["history", "centre", "model", "beside"].some((name) => name in patch);
   Object.assign(state, patch);
   tell(steps);
 }
@@ -36,7 +36,7 @@ export function overrides({ b, alpha, zero }) {
 export function begin(example, k, { integers, fixed }) {
   readId = integers ? integer : String;
   movable = !fixed;
-  const start = () => (/[#&]k=/.test(location.hash) ? read() : { history: example, k });
+  const start = () => read(example, k);
   Object.assign(state, start());
   addEventListener("popstate", () => {
     Object.assign(state, { b: null, alpha: null, zero: null, centre: null }, start());
@@ -44,7 +44,8 @@ export function begin(example, k, { integers, fixed }) {
   });
 }
 
-function read() {
+/** What an address says, and for what it leaves out what is usual. One that has k says all: no h is no history. */
+function read(example, k) {
   const given = new URLSearchParams(location.hash.slice(1));
   // What somebody wrote by hand and the server would refuse is as if it were not there.
   const number = (name, least, most) => {
@@ -60,33 +61,40 @@ function read() {
   };
   return {
     ...(movable ? rule : {}),
-    history: [...new Set(ids("h"))],
-    k: Math.min(200, Math.max(1, Math.round(number("k", 1, 1e6) ?? 20))),
+    history: given.has("h") || given.has("k") ? [...new Set(ids("h"))] : example,
+    k: Math.min(200, Math.max(1, Math.round(number("k", 1, 1e6) ?? k))),
     centre: ids("of")[0] ?? null,
+    model: given.get("model"),
+    beside: given.get("beside"),
   };
 }
 
 /** The state as the part of an address after #. */
-export function written({ history, b, alpha, zero, k, centre }) {
+export function written({ history, b, alpha, zero, k, centre, model, beside }) {
   const given = new URLSearchParams(history.map((item) => ["h", String(item)]));
   if (b !== null) given.set("b", String(b));
   if (alpha !== null) given.set("alpha", String(alpha));
   if (zero !== null) given.set("diagonal", zero ? "zero" : "free");
   given.set("k", String(k));
   if (centre !== null) given.set("of", String(centre));
+  if (model !== null) given.set("model", model);
+  if (beside !== null) given.set("beside", beside);
   return given.toString();
 }
 
 let later = 0;
 let unwritten = "";
 
+/** Writes what the address does not say yet. */
+export function write() {
+  clearTimeout(later);
+  if (unwritten) history.replaceState(null, "", unwritten);
+  unwritten = "";
+}
+
 function tell(steps) {
   clearTimeout(later);
   // Browsers refuse addresses that change many times a second, so a slider's is written once it rests.
-  const write = () => {
-    if (unwritten) history.replaceState(null, "", unwritten);
-    unwritten = "";
-  };
   if (steps) {
     write();
     history.pushState(null, "", `#${written(state)}`);

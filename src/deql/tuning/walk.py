@@ -1,0 +1,130 @@
+"""The walk on a grid: from a point to a better neighbour, until no neighbour is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from deql.tuning.space import Point
+
+__all__ = ["PointGrid", "walk"]
+
+_START_DROPOUT, _START_USER_POWER = 0.5, 0.4
+"""Where a walk begins when nothing is known: in the middle of what won elsewhere; l2 there is the mean diagonal."""
+
+
+def walk(
+    start: Point,
+    neighbours: Callable[[Point], Sequence[Point]],
+    measure: Callable[[Point, Point], float | None],
+    least_gain: Callable[[Point], float] = lambda _: 0.0,
+) -> Point:
+    """Step to a better neighbour until there is none; each point is measured at most once.
+
+    Parameters
+    ----------
+    start : Point
+    neighbours : callable
+        Of a point, in the order in which they are tried.
+    measure : callable
+        What a point is worth, larger is better, asked for with the point at which the walk stands; None ends the
+        walk, such as where a budget is spent.
+    least_gain : callable
+        A neighbour must be better than the point by more than this to be stepped to: a smaller gain is a tie, and
+        going after ties is how a walk becomes long without getting anywhere.
+
+    Returns
+    -------
+    Point
+        Where it ended. A tie that was not stepped to may be worth a little more.
+
+    Examples
+    --------
+    >>> line = [Point(float(l2), 0.0, 0.0) for l2 in range(10)]
+    >>> asked = []
+    >>> def measure(point, here):
+    ...     asked.append(int(point.l2))
+    ...     return -abs(point.l2 - 4.2)
+    >>> def beside(point):
+    ...     return [line[place] for place in (int(point.l2) - 1, int(point.l2) + 1) if 0 <= place < 10]
+    >>> int(walk(line[2], beside, measure).l2), asked
+    (4, [2, 1, 3, 4, 5])
+    """
+    value = measure(start, start)
+    here, known = start, {start: -math.inf if value is None else value}
+    while value is not None:
+        step = next((one for one in neighbours(here) if one not in known), None)
+        if step is None:
+            break
+        value = measure(step, here)
+        if value is not None:
+            known[step] = value
+            if value > known[here] + least_gain(here):
+                here = step
+    return here
+
+
+@dataclass(frozen=True)
+class PointGrid:
+    """The points of a space as a grid, with neighbours along its three axes.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        All combinations, with values of l2 for each user_power.
+    mean_diagonal : callable
+        Mean diagonal of the Gram matrix for a user_power: what l2 is measured against, so that a step to another
+        user_power keeps the ratio of the two as well as the values of l2 allow.
+
+    Examples
+    --------
+    >>> points = [Point(l2, p, 0.0) for l2 in (1.0, 10.0, 100.0) for p in (0.2, 0.5, 0.8)]
+    >>> grid = PointGrid(points, lambda user_power: 12.0)
+    >>> grid.start()
+    Point(l2=10.0, dropout=0.5, user_power=0.0)
+    >>> [tuple(point)[:2] for point in grid.neighbours(Point(1.0, 0.5, 0.0))]
+    [(10.0, 0.5), (1.0, 0.8), (1.0, 0.2)]
+    """
+
+    points: Sequence[Point]
+    mean_diagonal: Callable[[float], float]
+
+    def start(self) -> Point:
+        """The point nearest to where walks on other data ended."""
+        powers = sorted({point.user_power for point in self.points})
+        power = min(powers, key=lambda one: abs(one - _START_USER_POWER))
+        dropouts = sorted({point.dropout for point in self.points})
+        dropout = min(dropouts, key=lambda one: abs(one - _START_DROPOUT))
+        return Point(self._nearest_ridge(power, self.mean_diagonal(power)), dropout, power)
+
+    def neighbours(self, point: Point) -> list[Point]:
+        """The next points along each axis, larger values first."""
+        found = [point._replace(l2=l2) for l2 in _beside(self._ridges(point.user_power), point.l2)]
+        dropouts = sorted({one.dropout for one in self.points})
+        found += [point._replace(dropout=dropout) for dropout in _beside(dropouts, point.dropout)]
+        powers = sorted({one.user_power for one in self.points})
+        here = self.mean_diagonal(point.user_power)
+        for power in _beside(powers, point.user_power):
+            scale = self.mean_diagonal(power) / here if here > 0 else 1.0
+            found.append(Point(self._nearest_ridge(power, point.l2 * scale), point.dropout, power))
+        return found
+
+    def _ridges(self, user_power: float) -> list[float]:
+        return sorted({point.l2 for point in self.points if point.user_power == user_power})
+
+    def _nearest_ridge(self, user_power: float, aim: float) -> float:
+        """The l2 whose ratio to ``aim`` is nearest to 1; where there is none to compare with, the smallest."""
+        ridges = self._ridges(user_power)
+        positive = [l2 for l2 in ridges if l2 > 0]
+        if not 0 < aim < math.inf or not positive:
+            return ridges[0]
+        return min(positive, key=lambda l2: abs(math.log(l2) - math.log(aim)))
+
+
+def _beside(values: Sequence[float], value: float) -> Iterator[float]:
+    """The next larger and the next smaller of sorted values."""
+    place = values.index(value)
+    yield from values[place + 1 : place + 2]
+    if place:
+        yield values[place - 1]
