@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -64,7 +65,7 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
         raise kind.error(f"{path} is a folder: name a file to save the {kind.noun} in")
     if not path.absolute().parent.is_dir():
         raise kind.error(f"there is no folder {path.absolute().parent} to save the {kind.noun} in")
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     try:
         replace_file(path, lambda place: save_file(arrays, place, metadata=header))
     except Exception as error:  # safetensors has its own error type for a full disk
