@@ -8,6 +8,7 @@ the interpreter's lock in its hand, and others end the process. So this is looke
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -102,13 +103,17 @@ def adapt_to_limits() -> None:
     _share_one_arena()
 
 
-def check_room_for_blas(threads: int) -> None:
-    """Raise TooLargeError if BLAS could not get its buffers, for which it would ask for ever.
+def check_room_for_blas() -> None:
+    """Before SciPy's BLAS is loaded: raise TooLargeError if it could not get its buffers, and would ask for ever.
 
     Examples
     --------
-    >>> check_room_for_blas(1)
+    >>> check_room_for_blas()
     """
+    if "scipy.linalg" in sys.modules:
+        return
+    wanted = os.environ.get("OPENBLAS_NUM_THREADS", "")
+    threads = int(wanted) if re.fullmatch("[0-9]{1,4}", wanted) else os.cpu_count() or 1
     for limit in limits_set():
         needed = _BLAS + _BLAS_THREAD * threads
         if limit.left < needed:

@@ -8,7 +8,6 @@ watched nor interrupted.
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -102,8 +101,7 @@ def blas_limited(threads: int | None = None) -> AbstractContextManager[Any]:
 @cache
 def _controller() -> Any:
     """Found once: looking through all loaded libraries takes longer than a small fit."""
-    if "scipy.linalg.blas" not in sys.modules:
-        check_room_for_blas(int(os.environ.get("OPENBLAS_NUM_THREADS") or os.cpu_count() or 1))
+    check_room_for_blas()
     import scipy.linalg.blas  # noqa: F401  NumPy's BLAS is loaded by now, and SciPy's own is with this
     from threadpoolctl import ThreadpoolController
 
