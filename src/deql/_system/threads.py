@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.limits import check_room_for_blas
 from deql._system.machine import processor_quota
 from deql.errors import ParameterError
 
@@ -100,6 +101,7 @@ def blas_limited(threads: int | None = None) -> AbstractContextManager[Any]:
 @cache
 def _controller() -> Any:
     """Found once: looking through all loaded libraries takes longer than a small fit."""
+    check_room_for_blas()
     import scipy.linalg.blas  # noqa: F401  NumPy's BLAS is loaded by now, and SciPy's own is with this
     from threadpoolctl import ThreadpoolController
 

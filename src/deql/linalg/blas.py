@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.limits import check_room_for_blas
 from deql.errors import NotPositiveDefiniteError
 from deql.linalg.packed import mirror_lower
 
@@ -117,6 +118,7 @@ def not_positive(column: int) -> NotPositiveDefiniteError:
 @cache
 def _function(library: str, name: str, dtype: np.dtype[Any], arguments: int) -> tuple[Any, Any]:
     """A function of BLAS or LAPACK for this type, every argument a pointer, and the C type of its numbers."""
+    check_room_for_blas()
     from scipy.linalg import cython_blas, cython_lapack
 
     letter, number = _LETTERS[dtype]

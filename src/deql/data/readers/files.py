@@ -23,7 +23,7 @@ from deql.data.readers.parsed_rows import ParsedRows
 from deql.data.readers.sniff import Layout, layout_of
 from deql.errors import DataError, name_some
 
-__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table"]
+__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table", "would_be_read"]
 
 _WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
 """Files that hold the interactions in the folders of public data sets, whatever else is there."""
@@ -52,7 +52,13 @@ class TableSource:
     rows: Callable[[ColumnRoles, bool, ProgressCallback | None], Iterator[ParsedRows]]
 
 
-def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> TableSource:
+def open_table(
+    source: Any,
+    wanted: tuple[str, ...],
+    format: str | None,
+    header: bool | None,
+    max_unpacked: int | None = None,
+) -> TableSource:
     """Find out how a source is laid out.
 
     Parameters
@@ -62,6 +68,8 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
         Columns the caller named.
     format, header : optional
         What the caller knows of the layout.
+    max_unpacked : int, optional
+        Bytes that a packed file may unpack to.
     """
     if not isinstance(source, str | os.PathLike):
         return _frame_table(as_polars(source), "the frame", "")
@@ -73,7 +81,7 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
         raise DataError(f"{path} is a folder with sparse matrices: name the .npz file itself")
     name = str(paths[0]) if len(paths) == 1 else f"{path} ({len(paths)} files)"
     if first.format == "parquet":
-        return _frame_table(scan_parquet(paths), name, "parquet")
+        return _frame_table(scan_parquet(paths, max_unpacked), name, "parquet")
     if first.format == "ndjson":
         layouts = [Layout("ndjson", ndjson_names(first_block(one))) for one in paths]
         first = layouts[0]
@@ -81,7 +89,9 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
     has_header = first.header or first.format not in ("csv", "recbole")
-    return TableSource(name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts))
+    return TableSource(
+        name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts, max_unpacked)
+    )
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
@@ -102,10 +112,8 @@ def find_files(source: Path) -> list[Path]:
             if not source.is_file():
                 raise DataError(f"{source} is not a plain file: save what it gives as one first")
             return [source]
-        for pattern, ending in product(_WELL_KNOWN, ("", *COMPRESSED)):
-            found = sorted(path for path in source.glob(pattern + ending) if path.is_file())
-            if found:
-                return found
+        if known := _well_known_files(source):
+            return known
         if is_published_split(source):
             raise DataError(
                 f"{source} holds a published split, train.txt and test.txt: give the folder to deql evaluate, "
@@ -115,7 +123,7 @@ def find_files(source: Path) -> list[Path]:
             path
             for folder, _, names in os.walk(source, onerror=_raise)
             for path in (Path(folder, name) for name in names)
-            if not any(part.startswith((".", "_")) for part in path.relative_to(source).parts)
+            if not _is_hidden(path.relative_to(source))
         )
     except PermissionError as error:
         raise DataError(f"{error.filename or source} may not be read: ask for the permission to read it") from None
@@ -125,6 +133,37 @@ def find_files(source: Path) -> list[Path]:
     if len(kinds) > 1:
         raise DataError(f"{source} holds files of several kinds ({name_some(kinds)}): name the one to read")
     return paths
+
+
+def would_be_read(folder: Path, path: Path) -> bool:
+    """Whether a new file at this path would be read with a folder, or in place of what is read from it now.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [would_be_read(Path(folder), Path(folder, name)) for name in ("b.csv", "sub/b.csv", "_notes", "../b.csv")]
+    [True, True, False, False]
+    """
+    place, folder = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    if not place.is_relative_to(folder) or _is_hidden(inside := place.relative_to(folder)):
+        return False
+    if len(inside.parts) == 1 and any(place.match(name + end) for name, end in product(_WELL_KNOWN, ("", *COMPRESSED))):
+        return True
+    return not _well_known_files(folder) and not is_published_split(folder)
+
+
+def _well_known_files(folder: Path) -> list[Path]:
+    """The files of a public data set that a folder has."""
+    for pattern, ending in product(_WELL_KNOWN, ("", *COMPRESSED)):
+        found = sorted(path for path in folder.glob(pattern + ending) if path.is_file())
+        if found:
+            return found
+    return []
+
+
+def _is_hidden(inside: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in inside.parts)
 
 
 def is_published_split(path: Path) -> bool:
@@ -145,14 +184,19 @@ def first_block(path: Path) -> Block:
 
 
 def _text_rows(
-    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, text_ids: bool, report: ProgressCallback | None
+    paths: list[Path],
+    layouts: list[Layout],
+    max_unpacked: int | None,
+    roles: ColumnRoles,
+    text_ids: bool,
+    report: ProgressCallback | None,
 ) -> Iterator[ParsedRows]:
     """Rows of text files, parsed in threads a few blocks ahead."""
     total = sum(path.stat().st_size for path in paths)
     done = 0
     for path, layout in zip(paths, layouts, strict=True):
         quoted = layout.format in ("csv", "recbole") and len(layout.delimiter) == 1
-        parts = _with_progress(blocks(path, layout.header, quoted), report, done, total)
+        parts = _with_progress(blocks(path, layout.header, quoted, max_unpacked), report, done, total)
         match layout.format:
             case "lightgcn":
                 yield from map_ahead(partial(parse_lightgcn, roles=roles), parts)
