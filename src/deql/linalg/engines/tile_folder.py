@@ -145,6 +145,9 @@ class TileFolder:
                 raise TileFileError(f"{self.path} holds other files, {foreign[0]} for one: name an empty folder")
             self._lock = _lock(self.path)
         except OSError as error:
+            if self._made:
+                with suppress(OSError):  # it could not be made, or others use it already
+                    self.path.rmdir()
             raise _unusable(self.path, error) from None
         try:
             self._read()
@@ -168,10 +171,13 @@ class TileFolder:
             if not holds:
                 place.unlink(missing_ok=True)  # a model may be mapped on what is there
             descriptor = os.open(place, os.O_RDWR | (0 if holds else os.O_CREAT | os.O_EXCL), 0o666)
-            if holds and os.fstat(descriptor).st_size != size:
+            try:
+                if holds and os.fstat(descriptor).st_size != size:
+                    raise TileFileError(f"{place} is not of its size, {size:,} bytes: delete the folder to begin again")
+                os.truncate(descriptor, size)
+            except BaseException:
                 os.close(descriptor)
-                raise TileFileError(f"{place} is not of its size, {size:,} bytes: delete the folder to begin again")
-            os.truncate(descriptor, size)
+                raise
         except FileNotFoundError:
             raise TileFileError(f"{place} is missing: delete the folder to begin again") from None
         except OSError as error:
