@@ -176,7 +176,7 @@ def _try(
             wrong.append(f"left {', '.join(changed)} behind")
     else:
         wrong += _asserted(lambda: operation.holds(folder, result))
-    del error, result
+    error = result = None
     gc.collect()
     if not _becomes(lambda: threading.active_count() <= threads):
         wrong.append(f"threads are still there: {threading.enumerate()}")
