@@ -1,8 +1,8 @@
 """Fuzzes for as long as one likes, and says what it found and how to see it again.
 
-    python -m tests.fuzz --minutes 30
-    python -m tests.fuzz --minutes 5 --seed 7 model table
-    python -m tests.fuzz --case model/7/1234
+python -m tests.fuzz --minutes 30
+python -m tests.fuzz --minutes 5 --seed 7 model table
+python -m tests.fuzz --case model/7/1234
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _change_somewhere(value: Any, random: Random) -> Any:
     if isinstance(value, str) and value[:1] in ("{", "[") and random.random() < 0.8:  # JSON in JSON
         try:
             return dump(damage_json(json.loads(value), random)).decode("utf-8", "surrogatepass")
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
     if isinstance(value, int | float) and not isinstance(value, bool) and random.random() < 0.3:
         return value + random.choice((1, -1, 0.5))

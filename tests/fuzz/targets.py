@@ -173,7 +173,9 @@ def _use_http(path: Path, random: Random) -> None:
     body = path.read_bytes()
     route = f"/{path.stem.partition('-')[0]}"
     if random.random() < 0.2:  # as text in an address
-        query = "".join(f"%{byte:02x}" if random.random() < 0.5 or byte < 33 else chr(byte % 128) for byte in body[:200])
+        query = "".join(
+            f"%{byte:02x}" if random.random() < 0.5 or byte < 33 else chr(byte % 128) for byte in body[:200]
+        )
         route = random.choice(("/items?q=", "/items?limit=", "/items/tea/similar?k=", "/items/", "/model/diagonal?b="))
         method, route, body = "GET", route + query, b""
     else:

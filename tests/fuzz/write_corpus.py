@@ -49,7 +49,9 @@ def main() -> None:
     (CORPUS / "table/quoted.csv").write_bytes('user,item\nann,"tea, gr""een"\nbob,"jam\n"\ncid,é\n'.encode())
     (CORPUS / "table/bare.csv").write_bytes(b"1::2::5::978300760\n1::3::4::978300761\n2::3::1::978300762\n")
     (CORPUS / "table/lists.txt").write_bytes(b"0 1 2 3\n1 2\n2 0 3\n")
-    (CORPUS / "table/films.txt").write_bytes(b"1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n2:\n1488844,4,2005-10-19\n")
+    (CORPUS / "table/films.txt").write_bytes(
+        b"1:\n1488844,3,2005-09-06\n822109,5,2005-05-13\n2:\n1488844,4,2005-10-19\n"
+    )
     for name, body in BODIES.items():
         (CORPUS / f"http/{name}.json").write_text(json.dumps(body))
     begun_fit(CORPUS / "tiles")

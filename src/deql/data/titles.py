@@ -94,7 +94,10 @@ def _read_file(path: Path) -> pl.DataFrame:
         raise DataError(f"there is no file {path} with the titles")
     layout = layout_of(path)
     if layout.format == "parquet":
-        return scan_parquet([path]).collect()
+        try:
+            return scan_parquet([path]).collect()
+        except pl.exceptions.PolarsError as error:
+            raise DataError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     if layout.format == "ndjson":
         try:
             return pl.concat([pl.read_ndjson(bytes(part)) for part in blocks(path)], how="diagonal_relaxed")
