@@ -1,6 +1,8 @@
 """The program around its commands: what starts it, what it lists, and what it imports for that."""
 
+import errno
 import inspect
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -70,3 +72,49 @@ def test_errors_name_the_options_that_were_typed(capsys, tmp_path, arguments, sa
     files["WORD"].write_text("user,item\n1,2\n1,3\n2,3\nunknown,3\n")
     files["MATRIX"].write_bytes(b"")
     assert said in refusal(capsys, *(files.get(argument, argument) for argument in arguments))
+
+
+@pytest.mark.parametrize(
+    ("wait", "signals", "code"),
+    [
+        # While libraries are loaded, nothing is written: the system may end it.
+        ("app.import_module = lambda name: wait()", 1, -signal.SIGTERM),
+        # A thread that never ends is not waited for by who asks twice.
+        ("app.app = lambda **_: (app._listen_for_the_end(), hang())", 2, 143),
+    ],
+)
+def test_a_signal_to_end_is_heard(wait, signals, code):
+    program = (
+        "import sys, time; from deql.cli import app\n"
+        "def wait(): print('here', flush=True); time.sleep(60)\n"
+        "def hang():\n"
+        "    try: wait()\n"
+        "    finally: wait()\n"
+        f"{wait}\n"
+        "sys.argv[1:] = ['similar', 'a', 'b']; app.main()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        for _ in range(signals):
+            assert process.stdout.readline() == "here\n"
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments", "said", "unsaid"),
+    [
+        (MemoryError(), ["--dtype", "float64"], "--dtype float32", "--threads"),
+        (MemoryError(), ["--engine", "disk"], "--min-users-per-item", "disk"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), [], "--engine disk", "float32"),
+        (RuntimeError("can't start new thread"), [], "say --threads 1", "memory"),
+        (RuntimeError("can't start new thread"), ["--threads", "1"], "raise the limit", "--threads"),
+    ],
+)
+def test_advice_is_not_what_was_given(capsys, monkeypatch, error, arguments, said, unsaid):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr("deql.cli.app.app", fail)
+    told = refusal(capsys, "fit", "a.csv", *arguments)
+    assert said in told
+    assert unsaid not in told

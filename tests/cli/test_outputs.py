@@ -21,27 +21,6 @@ def goods(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("fit", "{data}", "-o", "{data}"),
-        ("data", "convert", "{data}", "-o", "{data}"),
-        ("data", "split", "{data}", "-o", "{data}"),
-        ("evaluate", "{data}", "ease", "--report", "{data}"),
-        ("evaluate", "{data}", "ease", "--save-per-user", "{data}"),
-        ("compare", "{data}", "ease", "popularity", "-o", "{data}"),
-        ("compare", "{data}", "ease", "popularity", "-o", "{new}", "--report", "{new}"),
-        ("evaluate", "{data}", "ease", "--save-per-user", "{new}", "--report", "{new}"),
-    ],
-)
-def test_a_file_is_used_once(capsys, goods, command):
-    before = goods.read_bytes()
-    new = goods.with_name("new.csv")
-    assert "used twice" in refusal(capsys, *(word.format(data=goods, new=new) for word in command))
-    assert goods.read_bytes() == before
-    assert not new.exists()
-
-
 def test_a_device_is_left_alone(capsys, goods):
     assert "not a plain file" in refusal(capsys, "fit", goods, "-m", "popularity", "-o", "/dev/null")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

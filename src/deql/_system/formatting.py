@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
 
 from deql.errors import ParameterError
 
-__all__ = ["as_json", "parse_bytes", "show_bytes", "show_seconds"]
+__all__ = ["as_json", "parse_bytes", "parse_json", "show_bytes", "show_seconds"]
 
 _FACTORS = {"": 1} | {unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), 1)}
 
@@ -64,6 +65,34 @@ def show_seconds(seconds: float) -> str:
     if seconds < 90:
         return f"about {seconds:.0f} s"
     return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """What JSON says; ValueError for all that is wrong with it.
+
+    Parameters
+    ----------
+    text : str or bytes
+    **options
+        Of :func:`json.loads`.
+
+    Examples
+    --------
+    >>> parse_json('{"item": "tea"}')
+    {'item': 'tea'}
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+    ...
+    ValueError: it is nested too deeply
+    """
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        if "integer string conversion" in str(error):  # whose own words are for programmers
+            raise ValueError("it has a number of too many digits") from None
+        raise
 
 
 def as_json(value: Any) -> Any:

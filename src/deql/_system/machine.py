@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from deql._system.limits import addresses_left
 from deql.errors import DeqlError, TooLargeError
 
 __all__ = ["check_fits", "free_memory", "processor_quota", "resident_file_system"]
@@ -21,7 +21,7 @@ def free_memory(root: Path = Path("/")) -> int:
     """Bytes that this process may still take without swapping or being killed.
 
     The least of what the system has available, what each control group above the process leaves (the file
-    cache that it can give back counts as free) and what is left of the limit on addresses.
+    cache that it can give back counts as free) and what is left of the limits on addresses and data.
 
     Parameters
     ----------
@@ -35,7 +35,8 @@ def free_memory(root: Path = Path("/")) -> int:
     """
     available = [_available(root)]
     available += [_left_in_group(folder) for folder in _groups(root, "memory")]
-    available.append(_addresses_left(root))
+    left = addresses_left(root)
+    available += [] if left is None else [left]
     return max(0, min(available))
 
 
@@ -127,16 +128,6 @@ def _available(root: Path) -> int:
     with suppress(AttributeError, ValueError, OSError):  # not Linux: half of all there is
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return _NO_LIMIT
-
-
-def _addresses_left(root: Path) -> int:
-    if sys.platform == "win32":
-        return _NO_LIMIT
-    import resource
-
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    pages = _number((_text(root / "proc/self/statm").split() or [""])[0], 0)
-    return _NO_LIMIT if limit == resource.RLIM_INFINITY else limit - pages * resource.getpagesize()
 
 
 def _number(text: str, otherwise: int = _NO_LIMIT) -> int:

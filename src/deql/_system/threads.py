@@ -8,6 +8,7 @@ watched nor interrupted.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.limits import check_room_for_blas
 from deql._system.machine import processor_quota
 from deql.errors import ParameterError
 
@@ -100,6 +102,8 @@ def blas_limited(threads: int | None = None) -> AbstractContextManager[Any]:
 @cache
 def _controller() -> Any:
     """Found once: looking through all loaded libraries takes longer than a small fit."""
+    if "scipy.linalg.blas" not in sys.modules:
+        check_room_for_blas(int(os.environ.get("OPENBLAS_NUM_THREADS") or os.cpu_count() or 1))
     import scipy.linalg.blas  # noqa: F401  NumPy's BLAS is loaded by now, and SciPy's own is with this
     from threadpoolctl import ThreadpoolController
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -18,6 +19,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from deql import __version__
+from deql._system.limits import adapt_to_limits, limits_set
 from deql.cli.output import option_name, say
 from deql.errors import DeqlError, ParameterError, Setting, reason
 
@@ -62,8 +64,10 @@ def _lazy_group(package: str, commands: Mapping[str, str], **options: Any) -> ty
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             name, command, rest = super().resolve_command(ctx, args)
             if name is not None and name in commands:
+                adapt_to_limits()
                 alone = typer.Typer(add_completion=False)
                 alone.command(name)(getattr(import_module(f"{package}.{name}"), name))
+                _listen_for_the_end()
                 command = get_command(alone)
             return name, command, rest
 
@@ -124,17 +128,18 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # whoever was reading has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  else Python complains on its way out
         return 0
-    except OSError as error:
-        say(f"error: {error.filename or 'a file'} cannot be used: {reason(error)}")
+    except (OSError, MemoryError) as error:
+        if isinstance(error, MemoryError) or error.errno == errno.ENOMEM:
+            say(f"error: there is not enough memory: {_memory_advice(arguments)}")
+        else:
+            say(f"error: {error.filename or 'a file'} cannot be used: {reason(error)}")
         return 2
     except KeyboardInterrupt:
         return _interrupted()
-    except MemoryError:
-        say("error: there is not enough memory: try fewer items or rows, or dtype float32")
-        return 2
     except Exception as error:
         if "can't start new thread" in str(error):
-            say("error: no more threads can be started here: raise the limit (ulimit -u, -v), or say --threads 1")
+            fewer = "" if _typed(arguments, "--threads") else ", or say --threads 1"
+            say(f"error: no more threads can be started here: raise the limit (ulimit -u, -v){fewer}")
             return 2
         # Usage errors of the option parser, whichever of its classes they are.
         if not hasattr(error, "format_message"):
@@ -143,11 +148,25 @@ def run(arguments: Sequence[str]) -> int:
         return 2
 
 
+_is_program = False
 _terminated = threading.Event()
 
 
+def _listen_for_the_end() -> None:
+    """Let SIGTERM do what Ctrl-C does, unless who started this wants it to be ignored.
+
+    Not before the libraries are loaded: until then nothing is written, and a library that hangs would keep Python
+    from hearing the signal.
+    """
+    main_thread = threading.current_thread() is threading.main_thread()
+    if _is_program and main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
+
+
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """Let a signal to end do what Ctrl-C does, which leaves nothing half-written."""
+    """Let a signal to end do what Ctrl-C does, which leaves nothing half-written; a second one ends at once."""
+    if _terminated.is_set():
+        os._exit(143)
     _terminated.set()
     raise KeyboardInterrupt
 
@@ -155,6 +174,26 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 def _interrupted() -> int:
     say("terminated" if _terminated.is_set() else "interrupted")
     return 143 if _terminated.is_set() else 130
+
+
+def _typed(arguments: Sequence[str], option: str) -> bool:
+    return any(argument.partition("=")[0] == option for argument in arguments)
+
+
+def _memory_advice(arguments: Sequence[str]) -> str:
+    """What is left to try, but what was tried.
+
+    Examples
+    --------
+    >>> _memory_advice(["fit", "a.csv", "--dtype", "float64", "--engine=disk"])
+    'say --dtype float32, or keep fewer items (--min-users-per-item)'
+    """
+    advice = [f"raise {limit.words}" for limit in limits_set()]
+    if any("float64" in argument for argument in arguments):
+        advice.append("say --dtype float32")
+    if "fit" in arguments and not _typed(arguments, "--engine"):
+        advice.append("say --engine disk")
+    return ", or ".join([*advice, "keep fewer items (--min-users-per-item)"])
 
 
 def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
@@ -195,6 +234,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a letter shows another instead
             stream.reconfigure(errors="replace")
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # who started this may want it to be ignored
-        signal.signal(signal.SIGTERM, _terminate)
+    global _is_program
+    _is_program = True
     sys.exit(run(sys.argv[1:]))

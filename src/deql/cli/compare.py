@@ -12,8 +12,9 @@ import typer
 
 from deql.cli import data_source
 from deql.cli.model_specs import parse_specs
-from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import print_grid, progress_wanted, say
+from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.evaluation.comparison import Comparison
 from deql.evaluation.comparison import compare as run

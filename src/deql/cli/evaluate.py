@@ -14,8 +14,9 @@ from deql import evaluation
 from deql._system.tables import Cell, Grid, number
 from deql.cli import data_source
 from deql.cli.model_specs import parse_specs
-from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import print_grid, print_json, progress_wanted, say
+from deql.cli.written_files import check_outputs
 from deql.errors import DataError, ParameterError
 from deql.evaluation import Evaluation
 from deql.evaluation.model_groups import fit_and_evaluate, parameters

@@ -14,8 +14,9 @@ import deql
 from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.model_specs import MODEL_KINDS, parse_spec, typed_parameters
-from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
+from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError, TileFileError
 from deql.evaluation.model_groups import parameters
 from deql.linalg.engines.tile_folder import remove_tiles
@@ -79,7 +80,7 @@ def fit(
     if dry_run and not isinstance(estimator, LinearAutoencoder):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
     if out is not None:
-        check_outputs(out, inputs=[data, table.items, engines.folder])
+        check_outputs(out, inputs=[data, table.items], tiles=engines.tiles(out))
     elif not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     engines.use()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -16,11 +15,10 @@ from deql.cli.output import console, progress_wanted, rich_table
 from deql.data import Interactions, Step
 from deql.data.clean import clean, describe_steps
 from deql.data.read import read_interactions
-from deql.errors import DataError, ParameterError, name_some
+from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "HowMany", "ModelFile", "Seed", "TableFile", "TableOptions", "check_outputs",
-    "show_steps", "with_options",
+    "AsJson", "HowMany", "ModelFile", "Seed", "TableFile", "TableOptions", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -121,35 +119,6 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper
-
-
-def check_outputs(*outputs: Path | None, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse files that cannot be written, or would be written over what is read, before any work is done for them."""
-    given = [path for path in (*outputs, *inputs) if path is not None]
-    for place, path in enumerate(path for path in outputs if path is not None):
-        _check_output(path)
-        for other in given[:place] + given[place + 1 :]:
-            if path.resolve() == other.resolve() or _same_file(path, other):
-                raise ParameterError(
-                    f"{path} is used twice in this command, and would be overwritten: name another file"
-                )
-
-
-def _check_output(path: Path) -> None:
-    folder = path.absolute().parent
-    if path.is_dir():
-        raise ParameterError(f"{path} is a folder: name a file to write")
-    if not folder.is_dir():
-        raise ParameterError(f"there is no folder {folder} to write {path.name} in")
-    if path.exists() and not path.is_file():
-        raise ParameterError(f"{path} is not a plain file: name one, or leave the option out and redirect the output")
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise ParameterError(f"the folder {folder} may not be written to, so {path.name} cannot be made there")
-
-
-def _same_file(path: Path, other: Path) -> bool:
-    """Whether both names are of one file, as hard links are."""
-    return path.exists() and other.exists() and path.samefile(other)
 
 
 def show_steps(steps: Iterable[Step]) -> None:

@@ -10,8 +10,9 @@ import polars as pl
 import typer
 
 from deql.cli.items import find_items, item_rows, parse_history, scored_items
-from deql.cli.options import AsJson, HowMany, ModelFile, check_outputs
+from deql.cli.options import AsJson, HowMany, ModelFile
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
+from deql.cli.written_files import check_outputs
 from deql.data import Interactions
 from deql.data.read import read_interactions
 from deql.errors import ParameterError
@@ -38,22 +39,17 @@ def recommend(
     json: AsJson = False,
 ) -> None:
     """Recommend items for a history, or for every user of a table."""
+    _check_output(out, histories, model_file)
     model = load(model_file)
     options = {
         "k": k, "exclude_seen": not include_seen, "strict": strict,
         "exclude": find_items(model, exclude), "candidates": find_items(model, candidate),
     }  # fmt: skip
     if histories is None:
-        if out is not None:
-            raise ParameterError("--out goes with --histories; for one history redirect the output")
         _recommend_one(model, parse_history(model, history or [], strict), options, json)
         return
     if history:
         raise ParameterError("give either the items of one history or --histories, not both")
-    if out is not None:
-        if out.suffix not in (".csv", ".parquet"):
-            raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
-        check_outputs(out, inputs=[histories])
     data = read_interactions(histories, user=user, item=item)
     found = _recommend_many(model, data, options)
     if out is not None:
@@ -63,6 +59,17 @@ def recommend(
         print_json(found.to_dicts())
     else:
         print(found.write_csv(), end="")
+
+
+def _check_output(out: Path | None, histories: Path | None, model_file: Path) -> None:
+    """Whatever is wrong with the file is said before the work."""
+    if out is None:
+        return
+    if histories is None:
+        raise ParameterError("--out goes with --histories; for one history redirect the output")
+    if out.suffix not in (".csv", ".parquet"):
+        raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
+    check_outputs(out, inputs=[histories, model_file])
 
 
 def _recommend_one(model: Any, history: list[Any], options: dict[str, Any], json: bool) -> None:

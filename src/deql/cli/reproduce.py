@@ -11,6 +11,8 @@ import typer
 from deql.cli.engine_options import EngineOptions
 from deql.cli.options import AsJson, with_options
 from deql.cli.output import console, did_you_mean, print_grid, print_json, print_words, progress_wanted, rich_table, say
+from deql.cli.written_files import check_folder_written, check_outputs
+from deql.datasets.public import files_read
 from deql.errors import DataError, ParameterError, reason
 from deql.io.atomic import write_text
 from deql.io.journal import Journal
@@ -62,6 +64,9 @@ def reproduce(
     names = _with_data(name, found, wanted)
     if name != "choices":
         need_report_extra()
+    inputs = [path for one in found.present if one.folder for path in files_read(one.name, one.folder)]
+    check_folder_written(out, inputs)
+    check_outputs(inputs=inputs, tiles=engines.folder)
     _make_folder(out)
     machine: dict[str, Any] = engines.parameters() | {"progress": progress_wanted()}
     log = MeasurementLog(Journal(out / JOURNAL, {}, "reproduction"), machine, say)

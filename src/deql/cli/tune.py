@@ -11,7 +11,7 @@ import typer
 
 import deql
 from deql.cli import data_source
-from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import (
     console,
     curve_table,
@@ -24,7 +24,7 @@ from deql.cli.output import (
     progress_wanted,
     say,
 )
-from deql.data.readers.files import is_published_split
+from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.io.atomic import write_text
 from deql.models import DEQL
@@ -187,10 +187,6 @@ def _check_files(out: Path, journal: Path | None, report: Path | None, data: Pat
     if report is not None:
         need_report_extra()
     check_outputs(out, journal, report, inputs=[data, items])
-    if data.is_dir() and not is_published_split(data):
-        for path in filter(None, (out, journal, report)):
-            if path.resolve().parent == data.resolve():
-                raise ParameterError(f"{path} would be read as data by the next command: name a file outside of {data}")
     return journal
 
 

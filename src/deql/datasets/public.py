@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:  # the kernels that read tables are of no use to who takes the bundled data
     read = lazy_module("deql.data.read")
 
-__all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "locate", "prepare", "read_lightgcn_split"]
+__all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "files_read", "locate", "prepare", "read_lightgcn_split"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ _FILMS = {"user": "user", "item": "movie", "weight": "rating", "min_weight": 4, 
 _LISTENED = {"user": 1, "item": 2, "format": "csv", "header": False}
 _VISITED = {"user": 1, "item": 5, "format": "csv", "header": False}
 _JOINED: dict[str, Any] = {}  # LightGCN's two files as one table
+_HALVES = ("train.txt", "test.txt")
 _LIGHTGCN = "the authors of LightGCN, with their code"
 
 
@@ -155,7 +156,7 @@ def prepare(name: str, folder: str | os.PathLike[str], seed: int = 0) -> Split:
     deql.errors.DataError: there is no folder no-such-folder with the files of ml20m (GroupLens, MovieLens 20M)
     """
     if name not in PRESETS:
-        raise ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}", parameter="name")
+        raise _unknown(name)
     preset, folder = PRESETS[name], Path(folder)
     wanted, found = locate(name, folder)
     if not preset.files:
@@ -192,6 +193,42 @@ def locate(name: str, folder: Path) -> tuple[str, Path]:
     if found[0] == "train.txt":
         _require(name, folder, ["test.txt"])
     return found
+
+
+def files_read(name: str, folder: Path) -> list[Path]:
+    """The files that :func:`prepare` would read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for file in ("train.txt", "test.txt", "README.md"):
+    ...         Path(folder, file).touch()
+    ...     [path.name for path in files_read("gowalla", Path(folder))]
+    ['train.txt', 'test.txt']
+    """
+    if name not in PRESETS:
+        raise _unknown(name)
+    wanted, found = locate(name, folder)
+    if wanted == "train.txt":
+        return [_half(folder, half) for half in _HALVES]
+    if "*" not in wanted:
+        return [found]
+    from deql.data.readers.files import find_files
+
+    return find_files(folder)
+
+
+def _unknown(name: str) -> ParameterError:
+    return ParameterError(f"unknown data set {name!r}: say one of {', '.join(PRESETS)}", parameter="name")
+
+
+def _half(folder: Path, name: str) -> Path:
+    """One of the two files of a published split, plain or packed."""
+    for compression in ("", *COMPRESSED):
+        if (file := folder / (name + compression)).is_file():
+            return file
+    raise DataError(f"{folder} has no file {name}: a published split is a folder with train.txt and test.txt")
 
 
 def _join(split: Split) -> Interactions:
@@ -238,14 +275,8 @@ def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
     (2, 3, [3])
     """
     folder = Path(folder)
-    halves = []
-    for name in ("train.txt", "test.txt"):
-        file = next(
-            (file for compression in ("", *COMPRESSED) if (file := folder / (name + compression)).is_file()), None
-        )
-        if file is None:
-            raise DataError(f"{folder} has no file {name}: a published split is a folder with train.txt and test.txt")
-        halves.append(read.read_interactions(file, "user", "item", format="lightgcn"))
+    files = [_half(folder, name) for name in _HALVES]
+    halves = [read.read_interactions(file, "user", "item", format="lightgcn") for file in files]
     if any(one.dtype != other.dtype for one, other in zip(*((half.users, half.items) for half in halves), strict=True)):
         raise DataError(f"{folder}: ids are whole numbers in one of train.txt and test.txt and text in the other")
     users = np.union1d(*(half.users for half in halves))

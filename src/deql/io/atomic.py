@@ -19,7 +19,7 @@ def replace_file(path: Path, write: Callable[[Path], object], beside: str = "") 
     through; nothing is left behind then. The file beside it has a name of its own each time, unless ``beside``
     gives one: where only one process writes, what a killed one left is then found and written over.
     """
-    path = path.resolve()  # what a link points to is written, not the link
+    path = Path(os.path.realpath(path))  # what a link points to is written, not the link
     temporary = path.with_name(beside or f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.touch()
@@ -48,7 +48,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         replace_file(path, write)
     except OSError as error:
-        raise DataError(f"{path.resolve()} could not be written: {reason(error)}") from None
+        raise DataError(f"{os.path.realpath(path)} could not be written: {reason(error)}") from None
 
 
 def write_text(path: Path, text: str) -> None:

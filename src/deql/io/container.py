@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from deql._system.formatting import parse_json
 from deql._version import __version__
 from deql.errors import DeqlError
 from deql.io.atomic import replace_file
@@ -64,7 +66,7 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
         raise kind.error(f"{path} is a folder: name a file to save the {kind.noun} in")
     if not path.absolute().parent.is_dir():
         raise kind.error(f"there is no folder {path.absolute().parent} to save the {kind.noun} in")
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     try:
         replace_file(path, lambda place: save_file(arrays, place, metadata=header))
     except Exception as error:  # safetensors has its own error type for a full disk
@@ -100,13 +102,13 @@ def _map_file(kind: FileKind, path: Path) -> tuple[dict[str, str], Arrays]:
     try:
         with safe_open(path, framework="numpy") as file:
             entries = file.metadata() or {}
-        metadata = json.loads(entries.get(kind.key, "null"))
+        metadata = parse_json(entries.get(kind.key, "null"))
         if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
             other = next((noun for key, noun in _KINDS.items() if key in entries and key != kind.key), None)
             raise kind.error(f"{path} is not a deql {kind.noun} file" + (f" but a {other} file" if other else ""))
         with open(path, "rb") as raw:
             size = int.from_bytes(raw.read(8), "little")
-            header: dict[str, Any] = json.loads(raw.read(size))
+            header: dict[str, Any] = parse_json(raw.read(size))
         arrays = {}
         for name, entry in header.items():
             if name != "__metadata__":
@@ -153,10 +155,16 @@ def pack_text(name: str, values: NDArray[Any]) -> Arrays:
 
 
 def unpack_text(name: str, arrays: Arrays) -> NDArray[Any]:
-    """What :func:`pack_text` packed under this name."""
+    """What :func:`pack_text` packed under this name; ValueError or KeyError if that is not what is there."""
     if name in arrays:
+        if arrays[name].dtype != np.int64 or arrays[name].ndim != 1:
+            raise ValueError(f"its {name} are {arrays[name].ndim}-dimensional {arrays[name].dtype}")
         return np.array(arrays[name])
-    text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"].tolist()
+    letters, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
+    whole = letters.dtype == np.uint8 and ends.dtype == np.int64 and letters.ndim == ends.ndim == 1 and len(ends) > 0
+    if not whole or ends[0] != 0 or ends[-1] != len(letters) or (np.diff(ends) < 0).any():
+        raise ValueError(f"the text of its {name} is not cut where it should be")
+    text, ends = letters.tobytes(), ends.tolist()
     values = np.empty(len(ends) - 1, object)
     values[:] = [text[i:j].decode("utf-8", "surrogatepass") for i, j in pairwise(ends)]
     return values

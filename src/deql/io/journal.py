@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from deql._system.formatting import as_json
+from deql._system.formatting import as_json, parse_json
 from deql.errors import JournalError, Setting, name_some, reason
 from deql.io.atomic import try_lock
 
@@ -202,7 +202,7 @@ def _line(record: Record) -> bytes:
 def _record(line: bytes) -> Record | None:
     """What a line says; None if that is no JSON object."""
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
+        found = parse_json(line)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from deql._system.formatting import parse_json
 from deql.errors import ModelFileError
 from deql.io import container
 from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
-__all__ = ["FORMAT_VERSION", "ModelRecord", "checksum", "damage_reported", "read", "write"]
+__all__ = ["FORMAT_VERSION", "ModelRecord", "checksum", "damage_reported", "fact", "read", "vector", "write"]
+
+Number = TypeVar("Number", int, float)
 
 FORMAT_VERSION = 1
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")
@@ -73,12 +76,67 @@ def read(path: Path, *, verify: bool = True) -> ModelRecord:
     with damage_reported(path):
         return ModelRecord(
             metadata["model"],
-            json.loads(metadata["parameters"]),
-            unpack_text("items", arrays),
+            _object(metadata, "parameters"),
+            _items(metadata, arrays),
             unpack_text("titles", arrays) if "titles_ends" in arrays else None,
             arrays,
-            json.loads(metadata["facts"]),
+            _object(metadata, "facts"),
         )
+
+
+def _object(metadata: dict[str, str], name: str) -> dict[str, Any]:
+    found = parse_json(metadata[name])
+    if not isinstance(found, dict):
+        raise ValueError(f"its {name} are no JSON object")
+    return found
+
+
+def _items(metadata: dict[str, str], arrays: Arrays) -> NDArray[Any]:
+    """The ids, checked by themselves: who does not verify the file still gets the right names."""
+    packed: Arrays = {name: arrays[name] for name in ("items", "items_text", "items_ends") if name in arrays}
+    if metadata["vocabulary_checksum"] != digest({}, packed):
+        raise ValueError("the checksum of its item ids does not match")
+    items = unpack_text("items", arrays)
+    if not len(items) or len(set(items.tolist())) < len(items):
+        raise ValueError("its item ids are not all different" if len(items) else "it has no items")
+    return items
+
+
+def vector(arrays: Arrays, name: str, size: int, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """A copy of a model file's vector with a number for each item; ValueError unless all of them are finite.
+
+    Examples
+    --------
+    >>> vector({"gain": np.array([1.0, np.nan])}, "gain", 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: its gain is not finite at place 1
+    """
+    if name not in arrays:
+        raise ValueError(f"it has no {name}")
+    found = np.array(arrays[name])
+    if found.shape != (size,) or found.dtype != dtype:
+        raise ValueError(
+            f"its {name} is {' × '.join(map(str, found.shape))} {found.dtype}, and should be {size} {np.dtype(dtype)}"
+        )
+    if not (finite := np.isfinite(found)).all():
+        raise ValueError(f"its {name} is not finite at place {int(finite.argmin())}")
+    return found
+
+
+def fact(facts: dict[str, Any], name: str, kind: type[Number]) -> Number:
+    """A number among a model file's facts; ValueError unless it is one, finite and not negative.
+
+    Examples
+    --------
+    >>> fact({"n_users": 3}, "n_users", int), fact({"residual": 0}, "residual", float)
+    (3, 0.0)
+    """
+    value = facts.get(name)
+    kinds = int if kind is int else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < 2**63:
+        raise ValueError(f"its {name} is {str(value)[:40]!r}")
+    return kind(value)
 
 
 @contextmanager
@@ -88,7 +146,9 @@ def damage_reported(path: Path) -> Iterator[None]:
         yield
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except KeyError as error:
+        raise ModelFileError(f"{path} is damaged: it has no {error.args[0]}") from None
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from None
 
 

@@ -350,6 +350,9 @@ class Recommender(ABC):
         """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
         model = cls(**cls._from_config({**record.parameters}))
         model.items_, model.titles_ = record.items, record.titles
+        if record.titles is not None and len(record.titles) != len(record.items):
+            raise ValueError("its titles and item ids differ in number")
+        model._check_parameters()
         model._restore(record.arrays, record.facts)
         model.fitted_params_ = model.get_params()
         return model
@@ -360,10 +363,10 @@ class Recommender(ABC):
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         """Become fitted from what ``_state`` gave; raises ValueError or KeyError if it does not fit."""
-        self.item_counts_ = np.array(arrays["item_counts"])
-        self.n_users_ = int(facts["n_users"])
-        if self.item_counts_.shape != self.items_.shape:
-            raise ValueError("counts and ids of items differ in number")
+        self.item_counts_ = model_file.vector(arrays, "item_counts", len(self.items_), np.int64)
+        self.n_users_ = model_file.fact(facts, "n_users", int)
+        if self.item_counts_.min() < 0:
+            raise ValueError("an item has fewer than no users")
 
     def _top(
         self,

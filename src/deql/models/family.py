@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.checks import check_range
+from deql._system.checks import check_range, check_switch
 from deql.errors import ParameterError
 from deql.models.linear import LinearAutoencoder
 from deql.rules import decoupled, relaxed, ridge_of_gram
@@ -274,6 +274,7 @@ class DEQL(_Decoupled):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_range("b", self.b, 0.0, np.inf)
+        check_switch("zero_diagonal", self.zero_diagonal)
 
 
 LinearAutoencoder._rule_kinds = (DEQL, RDLAE)

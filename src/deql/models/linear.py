@@ -189,7 +189,8 @@ class LinearAutoencoder(Recommender):
             diagonal = shared.diagonal
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
             largest = name_some(data.items[[int(diagonal.argmax())]])
-            raise DataError(f"the values of item {largest}, or l2, are too large for {self.dtype}")
+            weighted = f" with user_power={self.user_power:g}" if self.user_power else ""
+            raise DataError(f"the values of item {largest}{weighted}, or l2, are too large for {self.dtype}")
         if self._ridge == 0:
             check_solvable_without_ridge(data, diagonal, self._dropped)
         added = self._dropped / (1.0 - self._dropped) * diagonal + self._ridge
@@ -217,7 +218,18 @@ class LinearAutoencoder(Recommender):
     def _apply_rule(self) -> None:
         diagonal = self.precision_.diagonal()
         gain, shift = self._rule(diagonal)
-        self.gain_, self.shift_ = scale_columns(gain, shift, diagonal, self.item_counts_, self.popularity_power)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gain, shift = scale_columns(gain, shift, diagonal, self.item_counts_, self.popularity_power)
+            # |P_ji| ≤ √(P_ii·P_jj), so that these bound every weight.
+            largest = np.abs(gain).max() * max(diagonal.max(), 1.0) + np.abs(shift).max()
+        if not largest < np.finfo(self.dtype).max:
+            culprit = "popularity_power" if self.popularity_power else "l2"
+            raise ParameterError(
+                f"{culprit}={getattr(self, culprit, 0.0):g} makes weights too large for {self.dtype}: "
+                f"take one nearer {0 if self.popularity_power else 'to what the data have'}",
+                parameter=culprit,
+            )
+        self.gain_, self.shift_ = gain, shift
 
     def with_rule(self, **changes: Any) -> LinearAutoencoder:
         """Another model on the same P, with other values of what the rule alone uses: O(n).
@@ -359,18 +371,21 @@ class LinearAutoencoder(Recommender):
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
-        self.precision_ = PackedSymmetric(len(self.items_), facts["tile"], arrays["precision"])
+        n = len(self.items_)
+        self.precision_ = PackedSymmetric(n, model_file.fact(facts, "tile", int), arrays["precision"])
+        if self.precision_.dtype != self.dtype:
+            raise ValueError(f"its P is of {self.precision_.dtype}, and its dtype {self.dtype}")
         self.gain_, self.shift_, self.gram_diagonal_ = (
-            np.array(arrays[name]) for name in ("gain", "shift", "gram_diagonal")
+            model_file.vector(arrays, name, n) for name in ("gain", "shift", "gram_diagonal")
         )
-        if not self.gain_.shape == self.shift_.shape == self.gram_diagonal_.shape == self.items_.shape:
-            raise ValueError("the vectors and the ids of items differ in number")
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
-        self.residual_, self.engine_ = float(facts["residual"]), str(facts["engine"])
+        self.residual_, self.engine_ = model_file.fact(facts, "residual", float), str(facts["engine"])
         self.on_device_ = self.quantized_rows_ = None
         if "row_codes" in arrays:
             codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
+            if steps.dtype != np.float32:
+                raise ValueError(f"its quantised rows have steps of {steps.dtype}")
             self.quantized_rows_ = QuantisedRows(self.precision_, codes, steps)
 
     def _rank(

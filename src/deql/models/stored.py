@@ -16,6 +16,7 @@ from deql._system.checks import check_range
 from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, read_only, run_slices
 from deql.errors import ParameterError
+from deql.io.model_file import vector
 from deql.models.base import Recommender
 from deql.ranking.candidates import add_exactly
 from deql.ranking.shortlist import rank_scores, user_bounds
@@ -208,13 +209,21 @@ class FactoredAutoencoder(StoredWeights):
         super()._restore(arrays, facts)
         self.left_ = arrays["left"]
         self.right_ = arrays.get("right", self.left_)
-        self.shift_ = np.array(arrays["shift"])
+        self.shift_ = vector(arrays, "shift", len(self.items_))
         if self.left_.ndim != 2 or self.left_.shape != self.right_.shape:
             raise ValueError("the factors differ in shape")
-        if not self.left_.dtype == self.right_.dtype == np.float32 or self.shift_.dtype != np.float64:
+        if not self.left_.dtype == self.right_.dtype == np.float32:
             raise ValueError("the factors are of another type")
-        if not len(self.left_) == len(self.shift_) == len(self.items_):
+        if len(self.left_) != len(self.items_):
             raise ValueError("the factors and the ids of items differ in number")
+        _refuse_infinite("factors", self.left_, self.right_)
+
+
+def _refuse_infinite(what: str, *arrays: NDArray[np.floating]) -> None:
+    """Raise ValueError unless all numbers are finite; their extremes say so without an array of answers."""
+    for array in arrays:
+        if array.size and not np.isfinite([array.min(), array.max()]).all():
+            raise ValueError(f"its {what} are not all finite")
 
 
 @njit(cache=True, nogil=True)
@@ -320,3 +329,5 @@ class ExplicitAutoencoder(StoredWeights):
             raise ValueError("the weights and the ids of items differ in number")
         if self.weights_.dtype not in (np.float32, np.float64):
             raise ValueError(f"weights of the type {self.weights_.dtype}")
+        # Of a dense W no more than a vector: all of it would be read for that.
+        _refuse_infinite("weights", arrays["values"] if "values" in arrays else self.weights_.diagonal())

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.sparse import csr_array
 
+from deql._system.formatting import parse_json
 from deql.data import Interactions, Step
 from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, SplitFileError
@@ -181,7 +182,7 @@ def load_split(path: str | os.PathLike[str]) -> Split:
     path = Path(path)
     metadata, arrays = container.read(_KIND, path)
     try:
-        facts = json.loads(metadata["split"])
+        facts = parse_json(metadata["split"])
         common = {
             "items": unpack_text("items", arrays),
             "titles": unpack_text("titles", arrays) if facts["titles"] else None,

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from deql.cli.options import AsJson, TableFile, TableOptions, check_outputs, with_options
+from deql.cli.options import AsJson, TableFile, TableOptions, with_options
 from deql.cli.output import file_size, print_json, say
+from deql.cli.written_files import check_outputs
 from deql.data.clean import describe_steps
 from deql.data.write import ENDINGS, write_table
 from deql.errors import ParameterError

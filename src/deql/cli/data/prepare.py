@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from deql.cli.data.split import SplitFile, show_split, split_facts
-from deql.cli.options import AsJson, Seed, check_outputs, show_steps
+from deql.cli.options import AsJson, Seed, show_steps
 from deql.cli.output import console, print_json, rich_table
+from deql.cli.written_files import check_outputs
 from deql.datasets import public
 from deql.errors import ParameterError
 
@@ -28,7 +29,7 @@ def prepare(
     preset = public.PRESETS.get(name)
     if preset is not None and seed is not None and not preset.files:
         raise ParameterError(f"--seed does not belong to {name}, whose split is published")
-    check_outputs(out)
+    check_outputs(out, inputs=public.files_read(name, folder))
     made = public.prepare(name, folder, seed or 0)
     rows = public.compare_with_paper(name, made)
     made.save(out)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from deql.cli.data_source import ProtocolName, SplitOptions
-from deql.cli.options import AsJson, TableOptions, check_outputs, with_options
+from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import console, file_size, print_json, rich_table, say
+from deql.cli.written_files import check_outputs
 from deql.data.clean import describe_steps
 from deql.split import PROTOCOLS, Split
 

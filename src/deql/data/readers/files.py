@@ -23,7 +23,7 @@ from deql.data.readers.parsed_rows import ParsedRows
 from deql.data.readers.sniff import Layout, layout_of
 from deql.errors import DataError, name_some
 
-__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table"]
+__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table", "would_be_read"]
 
 _WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
 """Files that hold the interactions in the folders of public data sets, whatever else is there."""
@@ -102,10 +102,8 @@ def find_files(source: Path) -> list[Path]:
             if not source.is_file():
                 raise DataError(f"{source} is not a plain file: save what it gives as one first")
             return [source]
-        for pattern, ending in product(_WELL_KNOWN, ("", *COMPRESSED)):
-            found = sorted(path for path in source.glob(pattern + ending) if path.is_file())
-            if found:
-                return found
+        if known := _well_known_files(source):
+            return known
         if is_published_split(source):
             raise DataError(
                 f"{source} holds a published split, train.txt and test.txt: give the folder to deql evaluate, "
@@ -115,7 +113,7 @@ def find_files(source: Path) -> list[Path]:
             path
             for folder, _, names in os.walk(source, onerror=_raise)
             for path in (Path(folder, name) for name in names)
-            if not any(part.startswith((".", "_")) for part in path.relative_to(source).parts)
+            if not _is_hidden(path.relative_to(source))
         )
     except PermissionError as error:
         raise DataError(f"{error.filename or source} may not be read: ask for the permission to read it") from None
@@ -125,6 +123,37 @@ def find_files(source: Path) -> list[Path]:
     if len(kinds) > 1:
         raise DataError(f"{source} holds files of several kinds ({name_some(kinds)}): name the one to read")
     return paths
+
+
+def would_be_read(folder: Path, path: Path) -> bool:
+    """Whether a new file at this path would be read with a folder, or in place of what is read from it now.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [would_be_read(Path(folder), Path(folder, name)) for name in ("b.csv", "sub/b.csv", "_notes", "../b.csv")]
+    [True, True, False, False]
+    """
+    place, folder = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    if not place.is_relative_to(folder) or _is_hidden(inside := place.relative_to(folder)):
+        return False
+    if len(inside.parts) == 1 and any(place.match(name + end) for name, end in product(_WELL_KNOWN, ("", *COMPRESSED))):
+        return True
+    return not _well_known_files(folder) and not is_published_split(folder)
+
+
+def _well_known_files(folder: Path) -> list[Path]:
+    """The files of a public data set that a folder has."""
+    for pattern, ending in product(_WELL_KNOWN, ("", *COMPRESSED)):
+        found = sorted(path for path in folder.glob(pattern + ending) if path.is_file())
+        if found:
+            return found
+    return []
+
+
+def _is_hidden(inside: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in inside.parts)
 
 
 def is_published_split(path: Path) -> bool:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from deql._system.formatting import parse_json
 from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, refuse_other_encodings
 from deql.data.readers.columns import ColumnRoles
@@ -74,7 +75,7 @@ def _objects(block: Block, limit: int | None = None) -> Iterator[tuple[int, dict
         if not line.strip():
             continue
         try:
-            record = json.loads(line, parse_constant=_refuse_constant)
+            record = parse_json(line, parse_constant=_refuse_constant)
         except ValueError as error:
             problem = f"this is not JSON ({error}): each line must be one object like {_EXAMPLE}"
             raise block.error(number, problem) from None

@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 from numpy.typing import DTypeLike, NDArray
 
+from deql._system.formatting import parse_json
 from deql.errors import ParameterError, TileFileError, name_some, reason
 from deql.io.atomic import replace_file, sync, try_lock
 from deql.linalg.engines.tile_file import RESUME, TileFile
@@ -224,20 +225,20 @@ class TileFolder:
         if not place.exists():
             return
         try:
-            manifest = json.loads(place.read_bytes())
+            manifest = parse_json(place.read_bytes())
             if manifest["version"] != VERSION:
                 raise TileFileError(
                     f"{place} is of version {name_some([manifest['version']])}, this library reads {VERSION}: "
                     "name another folder"
                 )
-            content = json.loads(manifest["content"])
+            content = parse_json(manifest["content"])
             if manifest["checksum"] != _checksum(manifest["content"]):
                 raise ValueError
             matrix, probes = content["matrix"], content["probes"]
             checkpoint = _checked(Checkpoint(*(content[name] for name in Checkpoint._fields)))
         except OSError as error:
             raise _unusable(place, error) from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, TileFileError):
                 raise
             raise self.damaged() from None

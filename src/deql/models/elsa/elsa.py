@@ -18,6 +18,7 @@ from deql._system.threads import thread_count
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
+from deql.io.model_file import fact
 from deql.models.elsa import Epoch
 from deql.models.stored import FactoredAutoencoder, row_products
 from deql.ranking.histories import encode_histories
@@ -205,7 +206,7 @@ class ELSA(FactoredAutoencoder):
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
-        self.epochs_, self.history_ = int(facts["epochs"]), [Epoch(*epoch) for epoch in facts["history"]]
+        self.epochs_, self.history_ = fact(facts, "epochs", int), [Epoch(*epoch) for epoch in facts["history"]]
 
 
 def _open(name: str | None) -> torch.device:

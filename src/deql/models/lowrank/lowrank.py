@@ -15,6 +15,7 @@ from deql._system.progress import stages
 from deql._system.threads import blas_limited
 from deql.data import Interactions
 from deql.errors import NotPositiveDefiniteError, ParameterError, name_some
+from deql.io.model_file import fact, vector
 from deql.linalg.gram import check_size, check_solvable_without_ridge, gram, user_weights, weighted_diagonal
 from deql.models.lowrank.solver import CHUNK_BYTES, GramOperator, solve_dense, solve_operators
 from deql.models.stored import FactoredAutoencoder
@@ -171,8 +172,8 @@ class LowRankDEQL(FactoredAutoencoder):
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
-        self.captured_ = np.array(arrays["captured"])
-        self.loss_, self.iterations_ = float(facts["loss"]), int(facts["iterations"])
+        self.captured_ = vector(arrays, "captured", self.left_.shape[1])
+        self.loss_, self.iterations_ = fact(facts, "loss", float), fact(facts, "iterations", int)
         self.solver_ = str(facts["engine"])
 
 

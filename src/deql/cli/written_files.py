@@ -1,0 +1,90 @@
+"""Files that a command is to write: none that it reads, and none that cannot be written, known before the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from deql.data.readers.files import find_files, is_published_split, would_be_read
+from deql.errors import DataError, ParameterError
+
+__all__ = ["check_folder_written", "check_outputs"]
+
+
+def check_outputs(*outputs: Path | None, inputs: Iterable[Path | None] = (), tiles: Path | None = None) -> None:
+    """Refuse files that cannot be written, or would be written over what is read, before any work is done for them.
+
+    Parameters
+    ----------
+    *outputs : Path or None
+        Files to write; None for one that was not asked for.
+    inputs : iterable of Path or None
+        What is read: files, and folders with all that is read from them.
+    tiles : Path, optional
+        The folder in which the disk engine makes and removes files.
+    """
+    written = [path for path in outputs if path is not None]
+    read = [path for path in inputs if path is not None]
+    parts = [(part, folder) for folder in read if folder.is_dir() for part in _parts(folder)]
+    for place, path in enumerate(written):
+        _check_output(path)
+        if any(_same_file(path, other) for other in written[:place] + written[place + 1 :] + read):
+            raise ParameterError(f"{path} is used twice in this command, and would be overwritten: name another file")
+        for part, folder in parts:
+            if _same_file(path, part):
+                raise ParameterError(
+                    f"{path} is used twice in this command, as {part.name} of {folder} too, and would be overwritten: "
+                    "name another file"
+                )
+        for folder in read:
+            if folder.is_dir() and would_be_read(folder, path):
+                raise ParameterError(
+                    f"{path} would be read as data by the next command: name a file outside of {folder}"
+                )
+    if tiles is not None:
+        for path in (*written, *read, *(part for part, _ in parts)):
+            if Path(os.path.realpath(path)).parent == Path(os.path.realpath(tiles)):
+                raise ParameterError(
+                    f"{path} lies in {tiles}, where the disk engine makes and removes files: name another --folder"
+                )
+
+
+def check_folder_written(folder: Path, inputs: Iterable[Path]) -> None:
+    """Refuse a folder to write into if something in it is a file that is read."""
+    inside = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+    for path in inputs:
+        for other in inside:
+            if _same_file(path, other):
+                raise ParameterError(f"{other} is read as data, and {folder} is written into: name another folder")
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    """All that is read from a folder, as a table or as a published split."""
+    if is_published_split(folder):
+        yield from (folder / "train.txt", folder / "test.txt")
+        with suppress(DataError):  # some commands read it as a table, and can only if there is another in it
+            yield from find_files(folder)
+    else:
+        yield from find_files(folder)
+
+
+def _check_output(path: Path) -> None:
+    target = Path(os.path.realpath(path))  # what a link points to is written, not the link
+    folder = target.parent
+    if path.is_dir():
+        raise ParameterError(f"{path} is a folder: name a file to write")
+    if not folder.is_dir():
+        raise ParameterError(f"there is no folder {folder} to write {target.name} in")
+    if path.exists() and not path.is_file():
+        raise ParameterError(f"{path} is not a plain file: name one, or leave the option out and redirect the output")
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise ParameterError(f"the folder {folder} may not be written to, so {target.name} cannot be made there")
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    """Whether both names are of one file, by way of links of either kind, or would be once it is there."""
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    return path.exists() and other.exists() and path.samefile(other)
