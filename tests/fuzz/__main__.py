@@ -38,7 +38,8 @@ def main() -> int:
             if found[kind] <= 3:
                 print(f"{finding.name}: {finding.what}", flush=True)
         total += session.tried
-        print(f"{target}: {session.tried:,} cases", flush=True)
+        ended = f", {session.ended} of which ended polars" if session.ended else ""
+        print(f"{target}: {session.tried:,} cases{ended}", flush=True)
     print(f"in all: {total:,} cases, seed {given.seed}; did harm: {sum(found.values()):,}")
     for kind, count in found.items():
         print(f"  {count:,} × {kind}")

@@ -13,13 +13,17 @@ DEEP, LONG = "@deep@", "@long@"
 """Stand for what Python's own writer of JSON cannot write: very deep lists, and a number of thousands of digits."""
 
 _VALUES = (
-    None, True, False, 0, 1, -1, 2, 7, 255, 2**31, -(2**31) - 1, 2**53 + 1, 2**63 - 1, 2**63, -(2**64), 10**30, 0.5, -0.0,
-    1e-320, 1e308, float("inf"), float("-inf"), float("nan"), "", "tea", "0", "1e999", "\ud800", "\0", "a" * 70_000, [], {},
+    None, True, False, 0, 1, -1, 2, 7, 255, 2**31,
+    -(2**31) - 1, 2**53 + 1, 2**63 - 1, 2**63, -(2**64), 10**30, 0.5, -0.0,
+    1e-320, 1e308, float("inf"), float("-inf"), float("nan"), "", "tea", "0",
+    "1e999", "\ud800", "\0", "a" * 70_000, [], {},
     [[]], [None], {"a": 1}, DEEP, LONG,
 )  # fmt: skip
 _WORDS = (
-    b"", b"\0", b"\n", b"\r\n", b",", b'"', b"'", b"\t", b"::", b"\\", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"-1", b"0",
-    b"1e400", b"NaN", b"inf", b"null", b"true", b"9223372036854775808", b"{", b"[", b"}", b"user", b"item", b"1:", b"2005-13-45",
+    b"", b"\0", b"\n", b"\r\n", b",", b'"', b"'", b"\t", b"::", b"\\", b"\xff", b"\xef\xbb\xbf", b"\xed\xa0\x80",
+    b"-1", b"0",
+    b"1e400", b"NaN", b"inf", b"null", b"true", b"9223372036854775808", b"{", b"[", b"}",
+    b"user", b"item", b"1:", b"2005-13-45",
 )  # fmt: skip
 _NUMBERS = (0, 1, -1, 2, 3, 127, 128, 255, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1)
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf"), 1e30, -1e30, 1e-40)

@@ -37,7 +37,10 @@ def seeds(target: str) -> list[Path]:
     """The files that a target begins with."""
     if target == "journal":
         return [_journal()]
-    own = sorted(path for path in (CORPUS / target).glob("*") if path.suffix != ".lock")
+    if target in ("table", "parquet"):
+        every = sorted((CORPUS / "table").glob("*"))
+        return [path for path in every if (path.suffix == ".parquet") == (target == "parquet")]
+    own = sorted((CORPUS / target).glob("*"))
     endings = {"model": "*.deql", "split": "*.split"}
     return own + [path for folder in RELEASED for path in sorted(folder.glob(endings.get(target, "nothing")))]
 
@@ -188,7 +191,10 @@ def _use_http(path: Path, random: Random) -> None:
 
 
 _USES: dict[str, Callable[[Path, Random], None]] = {
-    "model": _use_model, "split": _use_split, "journal": _use_journal, "table": _use_table, "tiles": _use_tiles,
-    "http": _use_http,
+    "model": _use_model, "split": _use_split, "journal": _use_journal, "table": _use_table, "parquet": _use_table,
+    "tiles": _use_tiles, "http": _use_http,
 }  # fmt: skip
 TARGETS = tuple(_USES)
+
+NOT_OURS = ("parquet",)
+"""Where a process may end: polars takes the sizes that a Parquet file states for true, and ends where memory does."""
