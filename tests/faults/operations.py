@@ -23,7 +23,7 @@ from deql.io.journal import Journal, read_records
 from deql.linalg.engines.disk import invert_on_disk, working_memory
 from deql.linalg.engines.engine import Problem
 from tests.faults.injection import READING, Operation
-from tests.fixtures.write_files import HISTORIES, interactions
+from tests.fixtures.write_files import HISTORIES, interactions, numbered
 from tests.tuning.common import findings, market
 
 RELEASED = sorted((Path(__file__).parents[1] / "fixtures").glob("files-*"))[-1]
@@ -57,7 +57,8 @@ def _expected(name: str) -> Any:
 
 
 def _answers_as_released(name: str, model: Any) -> None:
-    ids, scores = model.recommend(HISTORIES, k=3)
+    histories = numbered(HISTORIES) if model.items_.dtype.kind == "i" else HISTORIES
+    ids, scores = model.recommend(histories, k=3)
     assert ids.tolist() == _expected(name)["ids"]
     np.testing.assert_array_equal(scores, _expected(name)["scores"])
 
