@@ -141,6 +141,9 @@ def run(arguments: Sequence[str]) -> int:
             fewer = "" if _typed(arguments, "--threads") else ", or say --threads 1"
             say(f"error: no more threads can be started here: raise the limit (ulimit -u, -v){fewer}")
             return 2
+        if "integer string conversion" in str(error):
+            say("error: a number was typed that has too many digits: write a shorter one")
+            return 2
         # Usage errors of the option parser, whichever of its classes they are.
         if not hasattr(error, "format_message"):
             raise

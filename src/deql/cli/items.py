@@ -60,7 +60,9 @@ def parse_history(model: Any, texts: list[str], strict: bool) -> list[Any]:
         item = _find(model, text)
         if item is None:
             if model.items_.dtype != object and model.titles_ is None:
-                item = int(text) if text.lstrip("-").isdigit() else find_item(model, text)
+                item = _whole_number(text)
+                if item is None:
+                    item = find_item(model, text)  # which says what is wrong with it
             else:
                 item = text
             hint = _suggestion(model, text)
@@ -72,10 +74,7 @@ def parse_history(model: Any, texts: list[str], strict: bool) -> list[Any]:
 
 def _find(model: Any, text: str) -> Any:
     """The id that was typed, or that of the only item with this title, in capitals or not."""
-    try:
-        item = text if model.items_.dtype == object else int(text)
-    except ValueError:
-        item = None
+    item = text if model.items_.dtype == object else _whole_number(text)
     if item in model._item_index:
         return item
     if model.titles_ is None:
@@ -87,6 +86,14 @@ def _find(model: Any, text: str) -> Any:
     if len(same) > 1:
         raise UnknownItemError(f"{len(same)} items are called {text!r}: say which by its id, {name_some(same)}")
     return same[0] if same else None
+
+
+def _whole_number(text: str) -> int | None:
+    """The number that was typed; None for words, and for digits without end."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
 
 def _suggestion(model: Any, text: str) -> str:

@@ -91,7 +91,7 @@ class TableOptions:
 
 def _column(name: str | None) -> str | int | None:
     """A column by its name, or by its number where that is what was typed."""
-    return int(name) if name is not None and name.isdecimal() else name
+    return int(name) if name is not None and name.isdecimal() and len(name) < 10 else name
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

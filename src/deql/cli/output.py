@@ -27,9 +27,13 @@ __all__ = [
 ]  # fmt: skip
 
 
+_LONGEST_WORD = 1000
+
+
 def say(text: str) -> None:
-    """One line to the person, on standard error."""
-    print(f"deql: {printable(' '.join(str(text).split()))}", file=sys.stderr)
+    """One line to the person, on standard error; of words without end the beginning."""
+    words = (word if len(word) < _LONGEST_WORD else f"{word[:60]}…" for word in str(text).split())
+    print(f"deql: {printable(' '.join(words))}", file=sys.stderr)
 
 
 def progress_wanted() -> bool:
