@@ -1,4 +1,4 @@
-"""`deql serve` under load on this machine: many connections for half a minute, and the same while it reloads.
+"""`deql serve` under load on this machine: many connections for half a minute, with reasons, and while it reloads.
 
 With ``--model`` and $DEQL_DATA/gowalla (LightGCN's split: a line is a user, then its items) the model is that file, or
 EASE(l2=80), fitted and kept there first; the histories are the first 50 items of users who have as many, another user
@@ -6,8 +6,13 @@ in each request. Otherwise P is made up (a diagonal and a few factors, so that i
 histories.
 
 The load comes from one process on the same machine. Every answer must have status 200 and k items; one of 50 is
-compared with what the library says, items and scores to the last bit. A reload renames another file to the model's
-name, with another b on the same P, and asks for it.
+compared with what the library says, items, scores and reasons to the last bit. A reload renames another file to the
+model's name, with another b on the same P, and asks for it.
+
+``--explain-connections N`` also has N connections ask plainly and N with the reasons that the page asks for, at the
+same time. A request's *share* is the median that its kind has when all 2N connections are of that kind: each then has
+1/2N of the server, so this is what a request of such a cost takes when the server's time is divided evenly among all
+connections, whatever the others ask. No kind's p99 may be more than five times its share.
 """
 
 from __future__ import annotations
@@ -15,16 +20,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
-import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -34,14 +32,19 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from _measure import show
+from _server import Memory, Server, serving
 
 K = 20
 HISTORY = 50
+REASONS = 40
+"""What the page asks for with each item."""
+
 CONNECTIONS = 32
-TARGETS = {"per_second": 300.0, "p99_ms": 200.0, "errors": 0, "growth_mib": 64.0}
-SECONDS_TO_START = 600.0
+TARGETS = {"per_second": 300.0, "p99_ms": 200.0, "errors": 0, "growth_mib": 64.0, "p99_of_share": 5.0}
 CONNECTED_ALONE = "one connection"
 """What a server that has nothing else to do takes for an answer."""
+
+PLAIN, EXPLAINED = "plain", "with reasons"
 
 
 def read_histories(source: Path, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -93,111 +96,29 @@ def save_models(given: Path | None, data: Path | None, items: int, folder: Path,
     return files
 
 
-class Memory(NamedTuple):
-    """MiB of a server's processes together; what they share counts once."""
+class Run(NamedTuple):
+    """What one kind of requests saw of a server, and what the server took for all of them meanwhile."""
 
-    anonymous: float
-    file: float
-    shared: float
+    kind: str
+    seen: dict[str, Any]
+    server_cpu: float
+    client_cpu: float
+    memory: list[Memory]
+    reloads: list[dict[str, Any]]
 
     @property
-    def own(self) -> float:
-        """What is the server's alone: pages of files can go whenever others need the room."""
-        return self.anonymous + self.shared
-
-
-class Server:
-    """A server that was started as people do."""
-
-    def __init__(self, process: subprocess.Popen[bytes], url: str, token: str) -> None:
-        self.process, self.token = process, token
-        address = urllib.parse.urlsplit(url)
-        self.host, self.port = str(address.hostname), int(address.port or 80)
-
-    def processes(self) -> list[int]:
-        """Its own number and those of all that it started."""
-        parents = {}
-        for status in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
-        family = [self.process.pid]
-        for one in family:
-            family += [child for child, parent in parents.items() if parent == one]
-        return family
-
-    def memory(self) -> Memory:
-        """What it holds now. A file in memory takes what it takes, however much of it a process has looked at."""
-        gauges = {"Pss_Anon": 0, "Pss_File": 0}
-        in_memory: dict[str, int] = {}
-        for process in self.processes():
-            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]:
-                name, value = line.split()[:2]
-                if name[:-1] in gauges:
-                    gauges[name[:-1]] += int(value) * 1024
-            for line in Path(f"/proc/{process}/maps").read_text().splitlines():
-                place, _, offset, _, file, *name = line.split()
-                if name[:1] and name[0].startswith("/memfd:"):
-                    first, last = (int(end, 16) for end in place.split("-"))
-                    in_memory[file] = max(in_memory.get(file, 0), int(offset, 16) + last - first)
-        return Memory(*(value / 2**20 for value in (*gauges.values(), sum(in_memory.values()))))
-
-    def cpu_seconds(self) -> float:
-        ticks = 0
-        for process in self.processes():
-            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    def reload(self) -> dict[str, Any]:
-        request = urllib.request.Request(
-            f"http://{self.host}:{self.port}/admin/reload",
-            method="POST",
-            headers={"Authorization": f"Bearer {self.token}"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
-                return dict(json.load(answer))
-        except urllib.error.HTTPError as error:
-            raise RuntimeError(f"the reload was refused: {error.read().decode()}") from None
-
-
-@contextmanager
-def serving(model: Path, log: Path, options: list[str]) -> Iterator[Server]:
-    """A server of this model, until the block ends."""
-    token = secrets.token_urlsafe()
-    program = Path(sys.executable).with_name("deql")
-    command = [str(program), "serve", str(model), "--port", "0", *options]
-    with log.open("wb") as lines:
-        process = subprocess.Popen(command, stdout=lines, stderr=lines, env=os.environ | {"DEQL_TOKEN": token})
-    try:
-        yield Server(process, _address(process, log), token)
-        process.send_signal(signal.SIGTERM)
-        if process.wait(60):
-            raise RuntimeError(f"the server ended with {process.returncode}")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Wait until the log says where the server listens."""
-    end = time.monotonic() + SECONDS_TO_START
-    while time.monotonic() < end and process.poll() is None:
-        for line in log.read_text().splitlines():
-            with suppress(ValueError):
-                if (told := json.loads(line)).get("event") == "start":
-                    return str(told["url"])
-        time.sleep(0.1)
-    raise RuntimeError(f"the server did not start:\n{log.read_text()[-2000:]}")
+    def growth(self) -> float:
+        """MiB that stayed; two models at once are what a reload takes, so what it takes meanwhile does not count."""
+        return self.memory[-1].own - self.memory[0].own
 
 
 def load(
-    server: Server, bodies: Path, connections: int, seconds: float, swaps: list[tuple[Path, Path]]
-) -> dict[str, Any]:
-    """Put a server under load, reload it meanwhile, and tell how it went."""
+    server: Server, asking: dict[str, int], bodies: dict[str, Path], seconds: float, swaps: list[tuple[Path, Path]]
+) -> list[Run]:
+    """Put a server under load by so many connections of each kind, reload it meanwhile, and tell how it went."""
     settings = {
-        "host": server.host, "port": server.port, "token": server.token, "bodies": str(bodies),
-        "connections": connections, "seconds": seconds, "k": K,
+        "host": server.host, "port": server.port, "token": server.token, "seconds": seconds, "k": K,
+        "kinds": [{"bodies": str(bodies[kind]), "connections": count} for kind, count in asking.items()],
     }  # fmt: skip
     client = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("_load.py"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -224,27 +145,65 @@ def load(
         time.sleep(max(0.0, begun + seconds - 0.5 - time.monotonic()))
         cpu = (server.cpu_seconds() - busy) / (time.monotonic() - begun)
         client.stdin.close()
-        seen: dict[str, Any] = json.loads(client.stdout.readline())
+        told = json.loads(client.stdout.readline())
     time.sleep(1.0)
     memory.append(server.memory())
-    return seen | {"connections": connections, "server_cpu": cpu, "memory": memory, "reloads": reloads}
+    return [
+        Run(kind, seen, cpu, told["client_cpu"], memory, reloads)
+        for kind, seen in zip(asking, told["kinds"], strict=True)
+    ]
 
 
-def wrong_answers(kept: list[tuple[int, str]], histories: NDArray[np.int64], files: tuple[Path, ...]) -> int:
-    """How many answers are not those of the model whose checksum they bear."""
+def wrong_answers(run: Run, histories: NDArray[np.int64], files: tuple[Path, ...]) -> int:
+    """How many of the answers kept are not those of the model whose checksum they bear."""
     import deql
     from deql.io.model_file import checksum
 
     models = {checksum(file): deql.load(file, verify=False) for file in files}
-    wrong = 0
+    wrong, kept = 0, run.seen["kept"]
     for of, model in models.items():
         answers = [(number, body) for number, text in kept if (body := json.loads(text))["checksum"] == of]
         if answers:
             ids, scores = model.recommend([histories[number].tolist() for number, _ in answers], k=K)
-            for expected, its_scores, (_, body) in zip(ids.tolist(), scores.tolist(), answers, strict=True):
+            for expected, its_scores, (number, body) in zip(ids.tolist(), scores.tolist(), answers, strict=True):
                 found = body["results"][0]["recommendations"]
-                wrong += [(one["item"], one["score"]) for one in found] != list(zip(expected, its_scores, strict=True))
+                same = [(one["item"], one["score"]) for one in found] == list(zip(expected, its_scores, strict=True))
+                if same and run.kind == EXPLAINED:
+                    same = all(_reasons(model, histories[number], one) == one["because"] for one in found)
+                wrong += not same
     return wrong + sum(json.loads(text)["checksum"] not in models for _, text in kept)
+
+
+def _reasons(model: Any, history: NDArray[np.int64], one: dict[str, Any]) -> list[dict[str, Any]]:
+    why = model.explain(history.tolist(), one["item"], REASONS)
+    return [{"item": part.item, "value": part.value} for part in why]
+
+
+def run_all(server: Server, bodies: dict[str, Path], options: argparse.Namespace, swaps: Any) -> dict[str, Run]:
+    """One run after the other; those of several kinds under a label for each."""
+    runs: dict[str, Run] = {}
+    seconds, both = options.seconds, options.explain_connections
+    load(server, {PLAIN: CONNECTIONS}, bodies, min(3.0, seconds), [])  # not counted: pages come into memory
+    [runs[CONNECTED_ALONE]] = load(server, {PLAIN: 1}, bodies, seconds / 3, [])
+    [runs[f"{CONNECTIONS} connections"]] = load(server, {PLAIN: CONNECTIONS}, bodies, seconds, [])
+    if swaps:
+        [runs[f"{CONNECTIONS}, {len(swaps)} reloads"]] = load(server, {PLAIN: CONNECTIONS}, bodies, seconds, swaps)
+    if both:
+        for kind in bodies:
+            [runs[alone(both, kind)]] = load(server, {kind: 2 * both}, bodies, seconds, [])
+        for run in load(server, dict.fromkeys(bodies, both), bodies, seconds, []):
+            runs[mixed(both, run.kind)] = run
+    return runs
+
+
+def alone(both: int, kind: str) -> str:
+    """The label of a run with twice so many connections of one kind."""
+    return f"{2 * both} {kind}"
+
+
+def mixed(both: int, kind: str) -> str:
+    """The label of what one kind saw beside as many connections of the other."""
+    return f"{both} + {both}: {kind}"
 
 
 def main() -> int:
@@ -253,7 +212,10 @@ def main() -> int:
     parser.add_argument("--model", type=Path, help="file of a model of Gowalla; fitted if it is not there")
     parser.add_argument("--items", type=int, help="a made-up model of so many items instead")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each run")
-    parser.add_argument("--reloads", type=int, default=5, help="during the last run; 0 leaves it out")
+    parser.add_argument("--reloads", type=int, default=5, help="during one run more; 0 leaves it out")
+    parser.add_argument(
+        "--explain-connections", type=int, default=0, metavar="N", help="N plain ones, and N that want reasons, too"
+    )
     parser.add_argument("--folder", type=Path, help="where two copies of the model may lie")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("options", nargs="*", help="options for deql serve, after --")
@@ -266,72 +228,84 @@ def main() -> int:
     with TemporaryDirectory(dir=options.folder) as given:
         folder = Path(given)
         files = save_models(options.model, data if real else None, n, folder, generator)
-        bodies, model = folder / "bodies.jsonl", folder / "model.deql"
-        bodies.write_text("\n".join(json.dumps({"histories": [row], "k": K}) for row in histories.tolist()))
+        bodies, model = {}, folder / "model.deql"
+        for kind, extra in ((PLAIN, {}), (EXPLAINED, {"explain": REASONS})):
+            asked = [json.dumps({"histories": [row], "k": K, **extra}) for row in histories.tolist()]
+            bodies[kind] = folder / f"{len(bodies)}.jsonl"
+            bodies[kind].write_text("\n".join(asked))
         os.link(files[0], model)
         swaps = [(files[(turn + 1) % 2], model) for turn in range(options.reloads)]
-        runs: dict[str, dict[str, Any]] = {}
         with serving(model, folder / "log.jsonl", options.options) as server:
-            load(server, bodies, CONNECTIONS, min(3.0, options.seconds), [])  # not counted: pages come into memory
-            runs[CONNECTED_ALONE] = load(server, bodies, 1, options.seconds / 3, [])
-            runs[f"{CONNECTIONS} connections"] = load(server, bodies, CONNECTIONS, options.seconds, [])
-            if swaps:
-                runs[f"{CONNECTIONS}, {len(swaps)} reloads"] = load(server, bodies, CONNECTIONS, options.seconds, swaps)
-        compared = {label: len(run["kept"]) for label, run in runs.items()}
-        wrong = {label: wrong_answers(run.pop("kept"), histories, files) for label, run in runs.items()}
+            runs = run_all(server, bodies, options, swaps)
+        wrong = {label: wrong_answers(run, histories, files) for label, run in runs.items()}
+    return tell(
+        runs, wrong, options.explain_connections, "a model of Gowalla" if real else f"a made-up model of {n:,} items"
+    )
+
+
+def tell(runs: dict[str, Run], wrong: dict[str, int], both: int, model: str) -> int:
+    """Print tables, and all of it as JSON; the exit code."""
     show(
-        f"deql serve, {'a model of Gowalla' if real else f'a made-up model of {n:,} items'}, "
-        f"histories of {HISTORY}, k = {K}",
+        f"deql serve, {model}, histories of {HISTORY}, k = {K}",
         ("run", "requests/s", "p50 ms", "p95", "p99", "max", "errors", "wrong", "cores: server", "client"),
         (
-            (label, run["per_second"], *run["ms"].values(), run["errors"], f"{wrong[label]} of {compared[label]}",
-             run["server_cpu"], run["client_cpu"])
+            (label, run.seen["per_second"], *run.seen["ms"].values(), run.seen["errors"],
+             f"{wrong[label]} of {len(run.seen['kept'])}", run.server_cpu, run.client_cpu)
             for label, run in runs.items()
         ),
     )  # fmt: skip
+    shares = {}
+    if both:
+        for kind in (PLAIN, EXPLAINED):
+            share, p99 = runs[alone(both, kind)].seen["ms"]["p50"], runs[mixed(both, kind)].seen["ms"]["p99"]
+            shares[kind] = {"share_ms": share, "p99_ms": p99, "p99_of_share": p99 / share}
+        show(
+            f"{both} connections of each kind: p99 beside the share",
+            ("kind", "share ms", "p99", "p99 / share"),
+            ((kind, *of.values()) for kind, of in shares.items()),
+        )
     show(
         "The server's memory, MiB: anonymous + pages of files + files in memory",
         ("run", "start", "middle", "end"),
-        (
-            (label, *(" + ".join(f"{part:,.0f}" for part in now) for now in run["memory"]))
-            for label, run in runs.items()
-        ),
+        ((label, *(" + ".join(f"{part:,.0f}" for part in now) for now in run.memory)) for label, run in runs.items()),
     )
     for label, run in runs.items():
-        for error in run["first_errors"]:
+        for error in run.seen["first_errors"]:
             print(f"{label}: {error}")
-        for one in run["reloads"]:
+        for one in run.reloads:
             print(f"{label}: reload after {one['at']:.1f} s took {one['seconds']:.1f} s, changed: {one['changed']}")
     result = {
         "targets": TARGETS,
-        "model": "gowalla" if real else "made up",
-        "users": len(histories),
+        "model": model,
+        "shares": shares,
         "runs": {
-            label: {name: run[name] for name in ("requests", "per_second", "ms", "errors", "server_cpu", "client_cpu")}
+            label: {name: run.seen[name] for name in ("requests", "per_second", "ms", "errors")}
             | {
+                "server_cpu": run.server_cpu,
+                "client_cpu": run.client_cpu,
                 "wrong": wrong[label],
-                "compared": compared[label],
-                "growth_mib": run["memory"][-1].own - run["memory"][0].own,
-                "reloads": run["reloads"],
+                "compared": len(run.seen["kept"]),
+                "growth_mib": run.growth,
+                "reloads": run.reloads,
             }
             for label, run in runs.items()
         },
     }
     print(json.dumps(result))
-    if any(run["errors"] or wrong[label] for label, run in runs.items()):
+    if any(run.seen["errors"] or wrong[label] for label, run in runs.items()):
         return 1
-    missed = [label for label, run in runs.items() if label != CONNECTED_ALONE and _missed(run)]
+    missed = [label for label, run in runs.items() if label.startswith(f"{CONNECTIONS}") and is_slow(run)]
+    missed += [mixed(both, kind) for kind, of in shares.items() if of["p99_of_share"] > TARGETS["p99_of_share"]]
     print(*(f"below the targets: {label}" for label in missed), sep="\n", end="\n" if missed else "", file=sys.stderr)
     return 2 if missed else 0
 
 
-def _missed(run: dict[str, Any]) -> bool:
-    # Two models at once are what a reload takes, so that only what stays counts there, too.
-    grown = run["memory"][-1].own - run["memory"][0].own
+def is_slow(run: Run) -> bool:
+    """Whether a run of the usual number of connections missed a target."""
     return bool(
-        run["per_second"] < TARGETS["per_second"]
-        or run["ms"]["p99"] > TARGETS["p99_ms"]
-        or grown > TARGETS["growth_mib"]
+        run.seen["per_second"] < TARGETS["per_second"]
+        or run.seen["ms"]["p99"] > TARGETS["p99_ms"]
+        or run.growth > TARGETS["growth_mib"]
     )
 
 

@@ -33,10 +33,22 @@ def test_options_become_settings(model_file, told):
     )
     assert run(["serve", model_file, *options.split(), "--token", " tea ", "--quiet"]) == 0
     [given] = told
-    assert (given.model, given.host, given.port, given.workers, given.threads) == (model_file, "127.0.0.1", 0, 3, 2)
+    assert (given.host, given.port, given.workers, given.threads) == ("127.0.0.1", 0, 3, 2)
+    assert given.models == {"shop": model_file}
     assert (given.timeout, given.token, given.quiet) == (2.5, "tea", True)
     limits = given.limits
     assert (limits.k, limits.histories, limits.history, limits.body) == (7, 8, 9, 2048)
+
+
+def test_several_models_have_names(model_file, tmp_path, told, capsys):
+    other = tmp_path / "a=b" / "shop.deql"
+    other.parent.mkdir()
+    other.write_bytes(b"")
+    assert run(["serve", model_file, str(other), f"small={model_file}", f"shop-2={other}"]) == 0
+    expected = {"shop": model_file, "shop-3": str(other), "small": model_file, "shop-2": str(other)}
+    assert list(told[0].models.items()) == list(expected.items())
+    assert run(["serve", f"a={model_file}", f"a={other}"]) == 2
+    assert "two models cannot both be called a" in capsys.readouterr().err
 
 
 def test_the_token_may_come_from_the_environment(model_file, told, monkeypatch, capsys):

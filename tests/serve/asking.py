@@ -16,6 +16,10 @@ class Asker:
         """Status and answer; a body that is not bytes is sent as JSON."""
         return self.together([(method, path, body, headers)])[0]
 
+    def headers(self, method, path, body=None, headers=None):
+        """The headers of an answer."""
+        return asyncio.run(self._exchange(method, path, body, headers))["headers"]
+
     def together(self, requests):
         """The same for requests that are all under way at once."""
 
@@ -24,7 +28,12 @@ class Asker:
 
         return asyncio.run(all_of_them())
 
-    async def _send(self, method, path, body=None, headers=None):
+    async def _send(self, *request):
+        answer = await self._exchange(*request)
+        text = answer["body"]
+        return answer["status"], json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+
+    async def _exchange(self, method, path, body=None, headers=None):
         route, _, query = path.partition("?")
         sent = {"content-type": "application/json"} | (headers or {})
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -48,7 +57,9 @@ class Asker:
         async def send(message):
             answer["status"] = message.get("status", answer.get("status"))
             answer["body"] += message.get("body", b"")
+            answer["headers"] = answer.get("headers") or {
+                name.decode(): value.decode() for name, value in message.get("headers", [])
+            }
 
         await self.app(scope, receive, send)
-        text = answer["body"]
-        return answer["status"], json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+        return answer

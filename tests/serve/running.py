@@ -17,6 +17,7 @@ from pathlib import Path
 from deql import EASE, Interactions
 from deql.io.model_file import checksum
 from deql.models import load
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ServingModel
 from deql.serve.settings import Settings
 
@@ -39,6 +40,14 @@ def save_model(path, l2=1.0, last="oat"):
     return path
 
 
+def save_broken(path):
+    """A model with a gain that is no number, and the right checksum."""
+    model = _fitted(1.0, "oat")
+    model.gain_[1] = float("nan")
+    model.save(path)
+    return path
+
+
 def _fitted(l2, last):
     pairs = [("ann", "tea"), ("ann", "jam"), ("bob", "tea"), ("bob", "egg"), ("cid", "jam"), ("cid", last)]
     return EASE(l2=l2).fit(Interactions.from_pairs(*zip(*pairs, strict=True)))
@@ -47,7 +56,7 @@ def _fitted(l2, last):
 @functools.cache
 def compile_kernels():
     """Once here, rather than in all processes of a server at the same time."""
-    ServingModel(_fitted(1.0, "oat").quantize_rows()).warm()
+    rehearse(ServingModel(_fitted(1.0, "oat").quantize_rows()))
 
 
 def basic(password):
@@ -66,12 +75,13 @@ def wait_for(true, seconds=60.0):
 class Server:
     """``deql serve`` as a process; ``wait`` until it answers.
 
-    ``before`` is run in the process first; ``stdin`` is its standard input, if not that of the tests.
+    ``before`` is run in the process first; ``stdin`` is its standard input, if not that of the tests; ``beside`` are
+    the paths of other models, by their names.
     """
 
     def __init__(self, model: Path, log: Path, before="", stdin=None, **settings):
         compile_kernels()
-        self.settings = Settings(str(model), port=0, **settings)
+        self.settings = Settings({model.stem: str(model)} | settings.pop("beside", {}), port=0, **settings)
         self.model, self.log = model, log
         program = [sys.executable, "-c", before + _PROGRAM, self.settings.to_json()]
         with log.open("wb") as file:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("fastapi", reason="the service needs the extra serve")
 pytest.importorskip("prometheus_client", reason="the service needs the extra serve")
 
 from deql.serve.api import create_app
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Limits, Settings
 from deql.serve.snapshot import ReloadError
@@ -24,8 +27,8 @@ BASE = {"dropout": 0.3, "b": 0.5, "dtype": "float64"}
 
 
 def asker(served, **settings):
-    served.warm()
-    return Asker(create_app(ModelHolder(served), Settings("x.deql", limits=LIMITS, quiet=True, **settings)))
+    rehearse(served)
+    return Asker(create_app(ModelHolder(served), Settings({"x": "x.deql"}, limits=LIMITS, quiet=True, **settings)))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +88,7 @@ def test_another_rule_is_with_rule(api, model, change):
     other = model.with_rule(**change)
     _, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "exclude_seen": False} | change)
     assert listed(answer) == plain(other.recommend([["egg"]], exclude_seen=False))
-    query = "&".join(f"{name}={value}" for name, value in change.items())
+    query = "&".join(f"{name}={json.dumps(value)}" for name, value in change.items())
     _, answer = api.ask("GET", f"/items/egg/similar?k=3&{query}")
     assert [one["item"] for one in answer["similar"]] == other.similar_items("egg", 3)[0].tolist()
     _, answer = api.ask("GET", f"/model/diagonal?{query}")
@@ -143,6 +146,10 @@ def test_unknown_items(api):
         ({"histories": [["egg"]], "k": "5"}, 422, "invalid_request"),
         ({"histories": [["egg"]], "k": 51}, 422, "limit_exceeded"),
         ({"histories": [["egg"]], "k": 10**30}, 422, "limit_exceeded"),
+        ({"histories": [["egg"]], "k": 10**4000}, 422, "limit_exceeded"),
+        (b'{"histories": [["egg"]], "k": ' + b"9" * 5000 + b"}", 400, "invalid_json"),
+        (b'{"histories": [[' + b"9" * 5000 + b"]]}", 400, "invalid_json"),
+        ({"histories": [[10**4000]], "strict": True}, 422, "unknown_item"),
         ({"histories": [[]] * 4}, 422, "limit_exceeded"),
         ({"histories": [["egg"] * 9]}, 422, "limit_exceeded"),
         ({"histories": [["egg"]], "candidates": ["egg"] * 9}, 422, "limit_exceeded"),
@@ -163,6 +170,9 @@ def test_unknown_items(api):
         (b"{", 400, "invalid_json"),
         (b"\xff", 400, "invalid_json"),
         (b"[" * 5000, 400, "invalid_json"),
+        (b"[" * 100_000 + b"]" * 100_000, 400, "invalid_json"),
+        (b'{"histories": ' + b"[" * 900 + b"]" * 900 + b"}", 422, "invalid_request"),
+        (b'{"histories": [], "model": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}", 422, "invalid_request"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_answered_is_said_in_one_sentence(api, body, status, code):
@@ -171,6 +181,44 @@ def test_what_cannot_be_answered_is_said_in_one_sentence(api, body, status, code
     assert code != "invalid_json" or answer["error"]["message"] == "the body is not JSON"
     assert 5 < len(answer["error"]["message"]) < 200
     assert "\n" not in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("b", True), ("b", "1"), ("b", " 1"), ("popularity_power", False), ("popularity_power", "0.5"),
+        ("zero_diagonal", "yes"), ("zero_diagonal", 1), ("zero_diagonal", "true"), ("k", "5"), ("k", 5.0), ("k", True),
+        ("model", 1), ("b", 10**400), ("unheard of", 1), ("q", "e"),
+    ],
+)  # fmt: skip
+def test_one_strictness_for_all_fields(api, name, value):
+    """A value of another type is no value, in a body as in an address, where numbers are written as in JSON."""
+    for path, body in (("recommend", {"histories": [["egg"]]}), ("explain", {"history": ["egg"], "item": "jam"})):
+        status, answer = api.ask("POST", f"/v1/{path}", body | {name: value})
+        assert (status, answer["error"]["code"]) == (422, "invalid_request")
+        assert api.ask("POST", f"/v1/{path}?{name}=1", body)[0] == 422  # not there, either
+    if name == "model" or isinstance(value, str):  # in an address a name is text, and a text that is a number is one
+        return
+    sent = quote(json.dumps(value))
+    for path in ("items/egg/similar", "items/egg/neighbours", *["model/diagonal"] * (name != "k")):
+        status, answer = api.ask("GET", f"/v1/{path}?{quote(name)}={sent}")
+        assert (path, status, answer["error"]["code"]) == (path, 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    "query", ["zero_diagonal=yes", "zero_diagonal=1", "zero_diagonal=True", "b=%201", "b=1_0", "b=inf", "b=", "b=null",
+              "k=5.0", "k=05", "k=%2B5", "k=0x5", "k=" + "9" * 5000, "c=1"]
+)  # fmt: skip
+def test_addresses_are_as_strict(api, query):
+    status, answer = api.ask("GET", f"/v1/items/egg/similar?{query}")
+    assert (status, answer["error"]["code"]) == (422, "invalid_request")
+    assert len(answer["error"]["message"]) < 200
+
+
+def test_parameters_where_there_are_none(api):
+    for path in ("/health", "/ready", "/metrics", "/v1/models", "/v1/model", "/v1/model/curve", "/v1/items"):
+        status, answer = api.ask("GET", f"{path}?unheard=of")
+        assert (status, answer["error"]["message"]) == (422, "the address: there is no parameter 'unheard'")
 
 
 def test_errors_around_the_questions(api):
@@ -253,27 +301,6 @@ def test_nobody_waits_for_a_long_body_of_errors(api):
         assert time.process_time() - began < 0.5
 
 
-def test_a_short_request_does_not_wait_for_all_of_a_long_one(model, monkeypatch):
-    from deql.serve import api as api_module
-
-    monkeypatch.setattr(api_module, "_ITEMS_AT_ONCE", 2)
-    served, batches = ServingModel(model), []
-    real = served.rank
-
-    def noted(queries):
-        batches.append([query.k for query in queries])
-        return real(queries)
-
-    monkeypatch.setattr(served, "rank", noted)
-    long = {"histories": [["egg"], ["tea"], ["jam"]], "k": 3}
-    short = {"histories": [["egg"]], "k": 2}
-    answers = asker(served).together([("POST", "/recommend", body) for body in (long, long, short)])
-    assert [status for status, _ in answers] == [200, 200, 200]
-    assert any(2 in batch for batch in batches[1:3])  # the first is that of warm()
-    assert sum(map(len, batches)) == 8
-    assert max(map(len, batches)) == 2
-
-
 def test_the_model_is_told(api, model):
     _, answer = api.ask("GET", "/model")
     assert (answer["model"], answer["parameters"]["l2"], answer["rule"]) == (
@@ -305,7 +332,7 @@ def test_models_without_a_rule(toy, kind):
 
 def test_not_ready_and_reload(model):
     host = ModelHolder()
-    api = Asker(create_app(host, Settings("x.deql", token="t", quiet=True)))
+    api = Asker(create_app(host, Settings({"x": "x.deql"}, token="t", quiet=True)))
     proof = {"authorization": "Bearer t"}
     status, answer = api.ask("GET", "/ready", headers=proof)
     assert (status, answer["error"]["code"]) == (503, "not_ready")
@@ -313,8 +340,8 @@ def test_not_ready_and_reload(model):
     assert api.ask("POST", "/admin/reload", headers=proof)[1]["error"]["code"] == "model_rejected"
 
     async def reload():
-        host.current = ServingModel(model, "new")
-        return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1}
+        host.swap(ServingModel(model, "new"))
+        return {"checksum": "new", "changed": True, "workers": 1, "seconds": 0.1, "models": []}
 
     host.reload = reload
     assert api.ask("POST", "/admin/reload", headers=proof)[1]["changed"]
@@ -343,3 +370,65 @@ def test_a_failing_query_fails_alone(model, monkeypatch):
     api = asker(served)
     answers = api.together([("POST", "/recommend", {"histories": [["egg"]], "k": k}) for k in (2, 3, 4)])
     assert [status for status, _ in answers] == [200, 500, 200]
+
+
+@pytest.fixture(scope="module")
+def two(model, toy):
+    slim = deql.SLIM().fit(toy.take_items(np.arange(4)))
+    served = [ServingModel(model, "c0ffee"), ServingModel(slim, "beef", served_as="small one")]
+    return Asker(create_app(ModelHolder(*served), Settings({"x": "x.deql"}, limits=LIMITS, quiet=True)))
+
+
+def test_several_models(two, model):
+    _, answer = two.ask("GET", "/v1/models")
+    assert [(one["name"], one["model"], one["checksum"], one["items"]) for one in answer["models"]] == [
+        ("model", "DEQL", "c0ffee", 5), ("small one", "SLIM", "beef", 4),
+    ]  # fmt: skip
+    assert [one["rule"] for one in answer["models"]] == [
+        {"b": 0.5, "zero_diagonal": False, "popularity_power": 0.0}, None,
+    ]  # fmt: skip
+    history = {"histories": [["egg"]]}
+    for name, checksum in ((None, "c0ffee"), ("model", "c0ffee"), ("small one", "beef")):
+        _, answer = two.ask("POST", "/v1/recommend", history | ({} if name is None else {"model": name}))
+        assert answer["checksum"] == checksum
+    for path in ("items", "items/egg/similar", "items/egg/neighbours", "model", "model/diagonal"):
+        assert two.headers("GET", f"/v1/{path}?model=small%20one")["x-model-checksum"] == "beef"
+        assert two.headers("GET", f"/v1/{path}")["x-model-checksum"] == "c0ffee"
+    assert two.ask("GET", "/v1/model?model=small%20one")[1]["name"] == "small one"
+    assert two.ask("GET", "/v1/items?model=small%20one")[1]["items"] != two.ask("GET", "/v1/items")[1]["items"]
+    body = {"history": ["egg"], "item": "jam", "model": "small one"}
+    assert two.ask("POST", "/v1/explain", body)[1]["checksum"] == "beef"
+
+
+def test_a_model_that_is_not_there(two):
+    for method, path, body in [
+        ("POST", "/v1/recommend", {"histories": [["egg"]], "model": "gold"}),
+        ("POST", "/v1/explain", {"history": ["egg"], "item": "tea", "model": "gold"}),
+        ("GET", "/v1/items?model=gold", None), ("GET", "/v1/items/egg/similar?model=gold", None),
+        ("GET", "/v1/items/egg/neighbours?model=gold", None), ("GET", "/v1/model?model=gold", None),
+        ("GET", "/v1/model/diagonal?model=gold", None), ("GET", "/v1/model/curve?model=gold", None),
+    ]:  # fmt: skip
+        status, answer = two.ask(method, path, body)
+        message = "there is no model 'gold' here, but 'model', 'small one'"
+        assert (status, answer["error"]) == (404, {"code": "unknown_model", "message": message})
+
+
+@pytest.mark.parametrize("change", [{"b": 1.0}, {"b": "x"}, {"k": 51}, {"strict": True, "histories": [["gold"]]}])
+def test_errors_say_which_model_was_asked(two, change):
+    """So that a page that knows another model hears of it whatever it asks."""
+    body = {"histories": [["egg"]], "model": "small one"} | change
+    assert two.ask("POST", "/v1/recommend", body)[0] == 422
+    assert two.headers("POST", "/v1/recommend", body)["x-model-checksum"] == "beef"
+    assert two.headers("POST", "/v1/recommend", b"{")["x-model-checksum"] == "c0ffee"
+    for path in ("items/egg/similar?k=x&model=small%20one", "items/gold/similar?model=small%20one"):
+        assert two.headers("GET", f"/v1/{path}")["x-model-checksum"] == "beef"
+    assert "x-model-checksum" not in two.headers("GET", "/health")
+
+
+def test_paths_without_a_version_still_answer(two):
+    for path in ("items?q=e", "items/egg/similar", "items/egg/neighbours", "model", "models", "model/diagonal"):
+        assert two.ask("GET", f"/{path}") == two.ask("GET", f"/v1/{path}")
+    body = {"histories": [["egg"]]}
+    assert two.ask("POST", "/recommend", body) == two.ask("POST", "/v1/recommend", body)
+    assert all(path.startswith("/v1/") or path in ("/health", "/ready", "/metrics")
+               for path in two.ask("GET", "/openapi.json")[1]["paths"])  # fmt: skip

@@ -21,7 +21,17 @@ from deql.serve.monitoring import FOLDER
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from tests.serve.asking import Asker
-from tests.serve.running import Asking, Server, basic, is_running, recommend, replace, save_model, wait_for
+from tests.serve.running import (
+    Asking,
+    Server,
+    basic,
+    is_running,
+    recommend,
+    replace,
+    save_broken,
+    save_model,
+    wait_for,
+)
 
 pytestmark = pytest.mark.serve
 
@@ -73,6 +83,8 @@ def test_bad_files_change_nothing(server):
         refused("cut short")
         replace(server.model, good[:-1] + bytes([good[-1] ^ 1]))
         refused("checksum")
+        save_broken(server.model)
+        refused("nan")
         server.model.unlink()
         refused("there is no model file")
         assert server.ask("GET", "/ready") == (200, {"status": "ready", "checksum": before})
@@ -80,7 +92,9 @@ def test_bad_files_change_nothing(server):
         save_model(server.model, l2=2.0)
         status, answer = server.reload()
     assert status == 200
-    assert answer == {"checksum": checksum(server.model), "changed": True, "workers": 2, "seconds": answer["seconds"]}
+    new = {"checksum": checksum(server.model), "changed": True}
+    models = [{"name": "shop", **new}]
+    assert answer == {**new, "workers": 2, "seconds": answer["seconds"], "models": models}
     assert set(asking.checksums) <= {before, answer["checksum"]}
     assert {server.recommend() for _ in range(6)} == {answer["checksum"]}
     assert server.reload()[1]["changed"] is False
@@ -89,15 +103,51 @@ def test_bad_files_change_nothing(server):
 def test_a_request_keeps_to_its_model(tmp_path, monkeypatch):
     old, new = (ServingModel.open(save_model(tmp_path / f"{l2}.deql", l2=l2)) for l2 in (1.0, 2.0))
     host = ModelHolder(old)
-    asker, rank = Asker(create_app(host, Settings("shop.deql", quiet=True))), old.rank
+    asker, rank = Asker(create_app(host, Settings({"shop": "shop.deql"}, quiet=True))), old.rank
 
     def swapped_meanwhile(queries):
-        host.current = new
+        host.swap(new)
         return rank(queries)
 
     monkeypatch.setattr(old, "rank", swapped_meanwhile)
     assert recommend(asker) == old.checksum
     assert recommend(asker) == new.checksum
+
+
+def test_models_side_by_side(tmp_path):
+    """Each is reloaded, or refused, on its own; all workers have both."""
+    first, other = save_model(tmp_path / "shop.deql"), save_model(tmp_path / "b.deql", l2=2.0)
+    server = Server(first, tmp_path / "log", workers=2, threads=1, token=TOKEN, beside={"other": str(other)})
+    try:
+        server.wait()
+
+        def asked():
+            """The checksums that either model answers with."""
+            paths = (f"/v1/model?model={name}" for name in ("shop", "other"))
+            return [{server.ask("GET", path)[1]["checksum"] for _ in range(6)} for path in paths]
+
+        before = [checksum(path) for path in (first, other)]
+        assert asked() == [{one} for one in before]
+        os.kill(server.workers()[0], signal.SIGKILL)  # who takes its place has both, too
+        first.write_bytes(b"garbage")
+        save_model(other, l2=3.0)
+        wait_for(lambda: len(server.events("worker_died")) == 1 and len(server.workers()) == 2)
+        status, answer = server.reload()
+        assert (status, answer["error"]["code"]) == (409, "model_rejected")
+        assert f"{first} is not a deql model file" in answer["error"]["message"]
+        assert str(other) not in answer["error"]["message"]
+        assert asked() == [{before[0]}, {checksum(other)}]
+        save_model(first, l2=4.0)
+        _, answer = server.reload()
+        assert (answer["changed"], answer["checksum"]) == (True, checksum(first))
+        assert answer["models"] == [
+            {"name": "shop", "checksum": checksum(first), "changed": True},
+            {"name": "other", "checksum": checksum(other), "changed": False},
+        ]
+        assert asked() == [{checksum(first)}, {checksum(other)}]
+        assert server.end() == 0
+    finally:
+        server.close()
 
 
 def test_hangup_and_reloads_at_once(server):

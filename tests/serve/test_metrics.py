@@ -24,8 +24,8 @@ from deql.serve.monitoring import Metrics
 metrics = Metrics()
 metrics.answered("/recommend", "POST", 200, 0.01)
 metrics.batch(3)
-metrics.serving(5)
-metrics.serving(4)
+metrics.serving("shop", 5)
+metrics.serving("shop", 4)
 metrics.in_flight.inc()
 print(metrics.text().decode())
 """
@@ -46,6 +46,6 @@ def test_workers_are_added_up(tmp_path):
     for line in (
         'deql_requests_total{method="POST",route="/recommend",status="200"} 2.0', "deql_histories_total 6.0",
         'deql_request_seconds_bucket{le="0.01",route="/recommend"} 2.0', "deql_requests_in_flight 2.0",
-        "deql_workers 2.0", "deql_model_items 4.0", 'deql_reloads_total{outcome="changed"} 1.0',
+        "deql_workers 2.0", 'deql_model_items{model="shop"} 4.0', 'deql_reloads_total{outcome="changed"} 1.0',
     ):  # fmt: skip
         assert line in text.splitlines()

@@ -49,10 +49,11 @@ def model():
 
 @pytest.fixture(scope="module")
 def host(model):
+    from deql.serve.rehearsal import rehearse
     from deql.serve.serving_model import ModelHolder, ServingModel
 
     served = ServingModel(model, "c0ffee", FIRST, CURVE)
-    served.warm()
+    rehearse(served)
     return ModelHolder(served)
 
 
@@ -61,7 +62,7 @@ def address(host):
     from deql.serve.api import create_app
     from deql.serve.settings import Settings
 
-    app = create_app(host, Settings("tiny.deql", quiet=True))
+    app = create_app(host, Settings({"tiny": "tiny.deql"}, quiet=True))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -407,10 +408,10 @@ def serving(host):
     before = host.current
 
     def swap(model, example):
-        host.current = ServingModel(model, "beef", example)
+        host.swap(ServingModel(model, "beef", example))
 
     yield swap
-    host.current = before
+    host.swap(before)
 
 
 def test_a_model_without_a_rule_has_no_sliders(visit, serving, toy):

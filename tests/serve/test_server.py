@@ -24,7 +24,7 @@ from deql.errors import ModelFileError, ParameterError
 from deql.serve import monitoring, server, shared_model
 from deql.serve.settings import Settings
 from deql.serve.snapshot import ReloadError
-from tests.serve.running import Server, is_running, save_model, wait_for
+from tests.serve.running import Server, compile_kernels, is_running, save_broken, save_model, wait_for
 
 pytestmark = pytest.mark.serve
 
@@ -108,14 +108,25 @@ def test_a_port_that_is_taken(tmp_path):
     with server.bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ParameterError, match=rf"cannot listen at 127\.0\.0\.1 port {port}: address already in use"):
-            server.run(Settings(str(tmp_path / "none.deql"), port=port))
+            server.run(Settings({"none": str(tmp_path / "none.deql")}, port=port))
     with pytest.raises(ParameterError, match=r"there is no address no\.such\.host\.invalid"):
         server.bind("no.such.host.invalid", 8000)
 
 
 def test_a_file_that_is_no_model(tmp_path):
     with pytest.raises(ModelFileError, match="there is no model file"):
-        server.run(Settings(str(tmp_path / "none.deql"), port=0))
+        server.run(Settings({"none": str(tmp_path / "none.deql")}, port=0))
+
+
+def test_a_model_that_answers_nonsense(tmp_path, monkeypatch, caplog):
+    """Its file is whole, and still nothing is served: one sentence, for which the program ends with 2."""
+    monkeypatch.setattr(monitoring, "configure_logs", lambda: None)
+    path, told = save_broken(tmp_path / "shop.deql"), []
+    compile_kernels()
+    with pytest.raises(ModelFileError, match=r"shop\.deql.*nan"):
+        server.run(Settings({"shop": str(path)}, port=0, workers=2, threads=1), told.append)
+    assert not told
+    assert "give_up" not in caplog.messages
 
 
 def no_thread(*given):
@@ -134,7 +145,8 @@ def test_workers_that_never_start(tmp_path, monkeypatch, caplog, fault):
     told = []
     before = signal.getsignal(signal.SIGTERM), dict(os.environ)
     with caplog.at_level(logging.INFO):
-        assert server.run(Settings(str(save_model(tmp_path / "shop.deql")), port=0, workers=2), told.append) == 1
+        given = Settings({"shop": str(save_model(tmp_path / "shop.deql"))}, port=0, workers=2)
+        assert server.run(given, told.append) == 1
     assert not told
     assert "give_up" in caplog.messages
     assert (signal.getsignal(signal.SIGTERM), dict(os.environ)) == before
@@ -185,13 +197,13 @@ class FakeWorker:
 def shared(tmp_path):
     """The model that workers share; who it is handed to is up to the test."""
     old = SimpleNamespace(close=lambda: None, files="old")
-    share = shared_model.SharedModel(Settings("shop.deql"), old, str(tmp_path), lambda: None)
+    share = shared_model.SharedModel(Settings({"shop": "shop.deql"}), {"shop": old}, str(tmp_path), lambda: None)
 
     def hand_out(*workers):
         new = SimpleNamespace(files="new")
-        share.workers, share.current = {worker.pid: worker for worker in workers}, old
-        share.hand_out(new)
-        return share.current is new
+        share.workers, share.current = {worker.pid: worker for worker in workers}, {"shop": old}
+        share.hand_out("shop", new)
+        return share.current["shop"] is new
 
     yield share, hand_out
     share.close()
@@ -203,7 +215,7 @@ def test_all_workers_swap_or_none(shared):
     with pytest.raises(ReloadError, match=r"shop\.deql could not be loaded: no memory"):
         hand_out(good, bad)
     assert good.asked == ["prepare", "drop"]
-    assert share.current.files == "old"
+    assert share.current["shop"].files == "old"
     workers = [FakeWorker(), FakeWorker(swap=None), FakeWorker(swap=False)]
     assert hand_out(*workers)
     assert [one.killed for one in workers] == [False, True, True]  # they start again, with the new model
@@ -212,7 +224,7 @@ def test_all_workers_swap_or_none(shared):
     assert workers[0].asked == ["prepare", "swap"]
     with pytest.raises(ReloadError, match="workers end again and again"):
         hand_out(FakeWorker(prepare=0), FakeWorker(prepare=0))
-    assert share.current.files == "old"
+    assert share.current["shop"].files == "old"
 
 
 def test_workers_that_start_during_a_reload(shared):
@@ -233,7 +245,7 @@ def test_workers_that_start_during_a_reload(shared):
     assert hand_out(Watched())
     shared_model.send(theirs, {})
     starting.join()
-    assert told == ["new"]  # it waited for it
+    assert told == [None, "new"]  # it waited for it; the first are its settings
     assert share.ready == 2
 
 

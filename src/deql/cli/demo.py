@@ -115,7 +115,9 @@ def _serve(model: Any, example: list[str], curve: BCurve, port: int) -> None:
     with tempfile.TemporaryDirectory(prefix="deql-demo-") as folder:
         path = Path(folder, "debian.deql")
         model.save(path)
-        settings = Settings(str(path), port=port, example=example, curve=curve_of(curve, parameters), quiet=True)
+        settings = Settings(
+            {"debian": str(path)}, port=port, example=example, curve=curve_of(curve, parameters), quiet=True
+        )
         serve_with(settings, _open_page)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from deql.serve.serving_model import Query, RankedColumns, ServingModel
 from deql.serve.settings import Limits
 
 __all__ = [
+    "as_text",
     "check_number",
     "diagonal",
     "explanation",
@@ -53,20 +55,24 @@ def recommendations(
     queries: Sequence[Query],
     lists: Sequence[RankedColumns],
     unknown: list[list[Any]],
-) -> dict[str, Any]:
-    """What /recommend answers."""
-    model, results = serving.ruled(asked.rule), []
-    for query, ranked, missing in zip(queries, lists, unknown, strict=True):
+) -> Iterator[str]:
+    """What /recommend answers, in pieces of JSON, none of which takes long to make."""
+    model = serving.ruled(asked.rule)
+    yield f'{{"checksum": {as_text(serving.checksum)}, "results": ['
+    for number, (query, ranked, missing) in enumerate(zip(queries, lists, unknown, strict=True)):
         best = [
             serving.name(column) | {"score": score} for column, score in zip(ranked.columns, ranked.scores, strict=True)
         ]
-        if asked.explain is not None:
+        yield ', {"recommendations": [' if number else '{"recommendations": ['
+        if asked.explain is None:
+            yield as_text(best)[1:-1]
+        else:
             history = np.array(query.columns, np.int32)
-            for one, column in zip(best, ranked.columns, strict=True):
+            for place, (one, column) in enumerate(zip(best, ranked.columns, strict=True)):
                 why = model._explained(history, column, asked.explain)
-                one |= {"because": _parts(serving, why), "rest": why.rest}
-        results.append({"recommendations": best, "from_popularity": not query.columns, "unknown": missing})
-    return {"checksum": serving.checksum, "results": results}
+                yield ", " * (place > 0) + as_text(one | {"because": _parts(serving, why), "rest": why.rest})
+        yield "], " + as_text({"from_popularity": not query.columns, "unknown": missing})[1:]
+    yield "]}"
 
 
 def explanation(serving: ServingModel, asked: ExplainRequest, limits: Limits) -> dict[str, Any]:
@@ -150,4 +156,17 @@ def _counted(serving: ServingModel, column: int) -> dict[str, Any]:
 def check_number(what: str, number: int, most: int) -> None:
     """Raise ApiError for more than this server allows."""
     if number > most:
-        raise ApiError(422, "limit_exceeded", f"{what}: {number:,} are more than the {most:,} this server allows")
+        asked = f"{number:,}" if number < 10**15 else "so many"  # a number may have thousands of digits
+        raise ApiError(422, "limit_exceeded", f"{what}: {asked} are more than the {most:,} this server allows")
+
+
+def as_text(value: Any) -> str:
+    """JSON; ValueError for numbers that it has no words for.
+
+    Examples
+    --------
+    >>> as_text({"title": "crème"})
+    '{"title": "cr\\\\u00e8me"}'
+    """
+    # Escaped to ASCII: a title may hold half a surrogate pair, which UTF-8 has no bytes for.
+    return json.dumps(value, allow_nan=False)

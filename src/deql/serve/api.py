@@ -5,59 +5,48 @@ Requests that wait at the same time are ranked together, and none waits for all 
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Path as InPath
 from fastapi import Query as InQuery
-from fastapi.exceptions import RequestValidationError
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 import deql
 from deql._system.formatting import as_json
-from deql.errors import DeqlError, UnknownItemError, name_some
-from deql.serve import answers, schemas
-from deql.serve.middleware import RequestMiddleware, internal_message
+from deql.errors import name_some
+from deql.serve import answer_schemas, answers, openapi, schemas
+from deql.serve.errors import add_errors
+from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import Metrics
-from deql.serve.schemas import ApiError, error_response
-from deql.serve.serving_model import ModelHolder, Query, RankedColumns, ServingModel
+from deql.serve.request_context import CHECKSUM
+from deql.serve.schemas import ApiError
+from deql.serve.serving_model import ModelHolder, Query, ServingModel
 from deql.serve.settings import Settings
 from deql.serve.snapshot import ReloadError
+from deql.serve.turns import Batcher, LongAnswers
 
-__all__ = ["PAGE", "Batcher", "create_app"]
+__all__ = ["PAGE", "create_app"]
 
 PAGE = Path(__file__).with_name("page")
 
 _SHORT = 500
 """Items in an answer that takes less time to make than to hand to another thread."""
 
-_LONG_AT_ONCE = 2
-
-_ITEMS_AT_ONCE = 2048
-"""Items of all histories of a batch: more make its pass longer, and hardly cheaper for each."""
-
 _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and two vectors.
 
 Errors are `{"error": {"code": …, "message": …}}`; codes do not change between versions. An item is named by its id:
 an integer where the model's ids are integers, else text. `b`, `zero_diagonal` and `popularity_power` may be given
-with any question: they make another model on the same inverse, for that request."""
+with any question: they make another model on the same inverse, for that request. `model` names one of the models
+where there are several; the header `X-Model-Checksum` of an answer, be it an error, says which one was asked."""
 
-_KINDS_OF_ID = ("int", "str")
-
-RuleInQuery = Annotated[schemas.RuleChange, InQuery()]
+RuleInQuery = Annotated[schemas.RuleQuery, InQuery()]
+ModelInQuery = Annotated[schemas.ModelQuery, InQuery()]
 ItemInPath = Annotated[str, InPath(description="Item id; slashes may be part of it.")]
 
 
@@ -76,12 +65,14 @@ class _AnyPath(Convertor[str]):
 register_url_convertor("any", _AnyPath())
 
 
-class _Similar(schemas.RuleChange):
-    k: Annotated[int, InQuery(ge=1, description="How many.")] = 10
+async def _no_query(request: Request) -> None:
+    """Refuse parameters in an address that takes none, as FastAPI does where it takes some."""
+    unknown = next(iter(request.query_params), None)
+    if unknown is not None:
+        raise ApiError(422, "invalid_request", f"the address: there is no parameter {name_some([unknown])}")
 
 
-class _Neighbours(schemas.RuleChange):
-    k: Annotated[int, InQuery(ge=1, le=100, description="How many neighbours.")] = 12
+_NO_QUERY = [Depends(_no_query)]
 
 
 def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None = None) -> RequestMiddleware:
@@ -104,123 +95,153 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=openapi.operation_id,
     )
-    _add_errors(api)
-    _add_questions(api, holder, settings, Batcher(metrics.batch))
-    _add_model(api, holder, settings)
-    _add_operations(api, holder, settings, metrics)
+    openapi.complete(api, has_token=settings.token is not None)
+    add_errors(api, holder)
+    questions = APIRouter()
+    long_answers = LongAnswers()
+    _add_questions(questions, holder, settings, Batcher(metrics.batch), long_answers)
+    _add_models(questions, holder, settings, long_answers)
+    if settings.token is not None:
+        _add_admin(questions, holder)
+    api.include_router(questions, prefix="/v1")
+    api.include_router(questions, include_in_schema=False)  # as they were called before there were versions
+    _add_operations(api, holder, metrics)
     _add_page(api)
     return RequestMiddleware(api, settings, metrics)
 
 
-def _add_questions(api: FastAPI, holder: ModelHolder, settings: Settings, batcher: Batcher) -> None:
+def _add_questions(
+    api: APIRouter, holder: ModelHolder, settings: Settings, batcher: Batcher, long_answers: LongAnswers
+) -> None:
     limits = settings.limits
-    long_answers = asyncio.Semaphore(_LONG_AT_ONCE)
 
-    @api.post("/recommend", tags=["recommend"], **_answers(schemas.RecommendAnswer, 400, 413, 415, 422, 503))
-    async def recommend(asked: schemas.RecommendRequest) -> Response:
+    @api.post(
+        "/recommend",
+        tags=["recommend"],
+        dependencies=_NO_QUERY,
+        **_answers(answer_schemas.RecommendAnswer, 400, 404, 413, 415, 422),
+    )
+    async def recommend(request: Request, asked: schemas.RecommendRequest) -> Response:
         """The best items for each history. Nobody needs to have been in the training data."""
-        serving = _current(holder)
+        serving = _asked_for(request, holder, asked.model)
         queries, unknown = answers.queries_of(serving, asked, limits)
-        if asked.explain is None and asked.k * len(queries) <= _SHORT:
-            lists = await batcher.rank(serving, queries)
-            return _json(answers.recommendations(serving, asked, queries, lists, unknown))
-        # A long answer is not made on the event loop, where everybody would wait for it, and few at a time: then those
-        # that came first are answered in time, rather than all too late.
-        async with long_answers:
-            lists = await batcher.rank(serving, queries)
-            return await asyncio.to_thread(
-                lambda: _json(answers.recommendations(serving, asked, queries, lists, unknown))
-            )
+        lists = await batcher.rank(serving, queries)
+        pieces = answers.recommendations(serving, asked, queries, lists, unknown)
+        # A long answer is not made on the event loop, where everybody would wait for it.
+        is_short = asked.explain is None and asked.k * len(queries) <= _SHORT
+        return _sent("".join(pieces if is_short else await long_answers.make(pieces)))
 
-    @api.post("/explain", tags=["recommend"], **_answers(schemas.ExplainAnswer, 400, 413, 415, 422, 503))
-    async def explain(asked: schemas.ExplainRequest) -> Response:
+    @api.post(
+        "/explain",
+        tags=["recommend"],
+        dependencies=_NO_QUERY,
+        **_answers(answer_schemas.ExplainAnswer, 400, 404, 413, 415, 422),
+    )
+    async def explain(request: Request, asked: schemas.ExplainRequest) -> Response:
         """What each item of a history adds to the score of another: parts that add up exactly."""
-        return _json(await asyncio.to_thread(answers.explanation, _current(holder), asked, limits))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(await long_answers.call(answers.explanation, serving, asked, limits))
 
-    @api.get("/items", tags=["items"], **_answers(schemas.ItemsAnswer, 422, 503))
-    async def items(
-        q: Annotated[str, InQuery(max_length=200, description="Part of a name.", examples=["gimp"])] = "",
-        limit: Annotated[int, InQuery(ge=1, le=100, description="How many.")] = 20,
-    ) -> Response:
+    @api.get("/items", tags=["items"], **_answers(answer_schemas.ItemsAnswer, 404, 422))
+    async def find_items(request: Request, asked: Annotated[schemas.ItemsQuery, InQuery()]) -> Response:
         """Items by name: those called so, then those whose names begin so, then others that have it anywhere."""
-        return _json(await asyncio.to_thread(answers.items, _current(holder), q, limit))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(await long_answers.call(answers.items, serving, asked.q, asked.limit))
 
-    @api.get("/items/{item:any}/similar", tags=["items"], **_answers(schemas.SimilarAnswer, 404, 422, 503))
-    async def similar(item: ItemInPath, asked: Annotated[_Similar, InQuery()]) -> Response:
+    @api.get("/items/{item:any}/similar", tags=["items"], **_answers(answer_schemas.SimilarAnswer, 404, 422))
+    async def similar_items(
+        request: Request, item: ItemInPath, asked: Annotated[schemas.SimilarQuery, InQuery()]
+    ) -> Response:
         """The items that having this one speaks for most."""
-        serving = _current(holder)
+        serving = _asked_for(request, holder, asked.model)
         column = _column(serving, item)
         answers.check_number("k", asked.k, limits.k)
         serving.ruled(asked.rule)
         [ranked] = await batcher.rank(serving, [Query([column], asked.k, rule=asked.rule)])
         return _json(answers.similar(serving, column, ranked))
 
-    @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(schemas.NeighboursAnswer, 404, 422, 503))
-    async def neighbours(item: ItemInPath, asked: Annotated[_Neighbours, InQuery()]) -> Response:
+    @api.get("/items/{item:any}/neighbours", tags=["items"], **_answers(answer_schemas.NeighboursAnswer, 404, 422))
+    async def neighbours(
+        request: Request, item: ItemInPath, asked: Annotated[schemas.NeighboursQuery, InQuery()]
+    ) -> Response:
         """The neighbourhood of an item: a directed graph of signed weights."""
-        serving = _current(holder)
+        serving = _asked_for(request, holder, asked.model)
         column = _column(serving, item)
-        return _json(await asyncio.to_thread(answers.neighbours, serving, column, asked.k, asked.rule))
+        return _json(await long_answers.call(answers.neighbours, serving, column, asked.k, asked.rule))
 
 
-def _add_model(api: FastAPI, holder: ModelHolder, settings: Settings) -> None:
-    @api.get("/model", tags=["model"], **_answers(schemas.ModelAnswer, 503))
-    async def model() -> Response:
+def _add_models(api: APIRouter, holder: ModelHolder, settings: Settings, long_answers: LongAnswers) -> None:
+    @api.get("/models", tags=["model"], dependencies=_NO_QUERY, **_answers(answer_schemas.ModelsAnswer, 422))
+    async def list_models() -> Response:
+        """The models, by name; the first is that of requests that name none."""
+        holder.get()  # there is one
+        return _json({"models": [as_json(serving.short_summary()) for serving in holder.models]})
+
+    @api.get("/model", tags=["model"], **_answers(answer_schemas.ModelAnswer, 404, 422))
+    async def get_model(request: Request, asked: ModelInQuery) -> Response:
         """The model: parameters, what it learned from, its checksum, and this server's limits."""
-        limits = vars(settings.limits)
-        return _json(as_json(_current(holder).summary() | {"version": deql.__version__, "limits": limits}))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(as_json(serving.summary() | {"version": deql.__version__, "limits": vars(settings.limits)}))
 
-    @api.get("/model/diagonal", tags=["model"], **_answers(schemas.DiagonalAnswer, 422, 503))
-    async def diagonal(asked: RuleInQuery) -> Response:
+    @api.get("/model/diagonal", tags=["model"], **_answers(answer_schemas.DiagonalAnswer, 404, 422))
+    async def model_diagonal(request: Request, asked: RuleInQuery) -> Response:
         """How much items speak for themselves: a histogram of the diagonal of W."""
-        return _json(await asyncio.to_thread(answers.diagonal, _current(holder), asked.rule))
+        serving = _asked_for(request, holder, asked.model)
+        return _json(await long_answers.call(answers.diagonal, serving, asked.rule))
 
-    @api.get("/model/curve", tags=["model"], **_answers(schemas.CurveAnswer, 404, 503))
-    async def curve() -> Response:
+    @api.get("/model/curve", tags=["model"], **_answers(answer_schemas.CurveAnswer, 404, 422))
+    async def model_curve(request: Request, asked: ModelInQuery) -> Response:
         """Metrics over b, if the server was started with a tuning journal."""
-        found = _current(holder).curve
+        found = _asked_for(request, holder, asked.model).curve
         if found is None:
-            raise ApiError(404, "no_curve", "this server was started without a tuning journal: see --journal")
+            raise ApiError(404, "no_curve", "no tuning journal of this model was given to the server: see --journal")
         return _json(as_json(found))
 
 
-def _add_operations(api: FastAPI, holder: ModelHolder, settings: Settings, metrics: Metrics) -> None:
-    @api.head("/health", include_in_schema=False)
-    @api.get("/health", tags=["operations"], **_answers(schemas.StatusAnswer))
-    async def health() -> Response:
-        """That the process answers; needs no token."""
-        return _json({"status": "ok"})
+def _add_admin(api: APIRouter, holder: ModelHolder) -> None:
+    @api.post(
+        "/admin/reload", tags=["operations"], dependencies=_NO_QUERY, **_answers(answer_schemas.ReloadAnswer, 409, 422)
+    )
+    async def reload_models() -> Response:
+        """Read the model files again.
 
-    @api.get("/ready", tags=["operations"], **_answers(schemas.StatusAnswer, 503))
-    async def ready() -> Response:
-        """That a model is loaded."""
-        return _json({"status": "ready", "checksum": _current(holder).checksum})
-
-    @api.get("/metrics", tags=["operations"], response_model=None, responses={200: {"content": {"text/plain": {}}}})
-    def numbers() -> Response:
-        """What Prometheus reads."""
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    if settings.token is None:
-        return
-
-    @api.post("/admin/reload", tags=["operations"], **_answers(schemas.ReloadAnswer, 409))
-    async def reload() -> Response:
-        """Read the model file again. Requests are answered meanwhile; a file that is no model changes nothing."""
+        Requests are answered meanwhile. A file that is no model leaves its model as it is, and the others are read.
+        """
         try:
             return _json(await holder.reload())
         except ReloadError as error:
             raise ApiError(409, "model_rejected", str(error)) from None
 
 
+def _add_operations(api: FastAPI, holder: ModelHolder, metrics: Metrics) -> None:
+    @api.get("/health", tags=["operations"], dependencies=_NO_QUERY, **_answers(answer_schemas.StatusAnswer, 422))
+    async def health() -> Response:
+        """That the process answers; needs no token."""
+        return _json({"status": "ok"})
+
+    @api.get("/ready", tags=["operations"], dependencies=_NO_QUERY, **_answers(answer_schemas.StatusAnswer, 422))
+    async def ready() -> Response:
+        """That a model is loaded."""
+        return _json({"status": "ready", "checksum": holder.get().checksum})
+
+    text: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"text/plain": {}}},
+        422: {"model": answer_schemas.ErrorAnswer},
+    }
+
+    @api.get("/metrics", tags=["operations"], dependencies=_NO_QUERY, response_model=None, responses=text)
+    def read_metrics() -> Response:
+        """What Prometheus reads."""
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
 def _add_page(api: FastAPI) -> None:
-    @api.head("/", include_in_schema=False)
     @api.get("/", include_in_schema=False)
     async def page() -> Response:
         return FileResponse(PAGE / "index.html")
 
-    @api.head("/docs", include_in_schema=False)
     @api.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return FileResponse(PAGE / "docs.html")
@@ -228,71 +249,11 @@ def _add_page(api: FastAPI) -> None:
     api.mount("/page", StaticFiles(directory=PAGE))
 
 
-def _add_errors(api: FastAPI) -> None:
-    @api.exception_handler(ApiError)
-    async def of_api(request: Request, error: ApiError) -> Response:
-        return error_response(error.status, error.code, error.message)
-
-    @api.exception_handler(Exception)
-    async def of_ours(request: Request, error: Exception) -> Response:
-        return error_response(500, "internal", internal_message(request.state.request_id))
-
-    @api.exception_handler(DeqlError)
-    async def of_library(request: Request, error: DeqlError) -> Response:
-        return error_response(
-            422, "unknown_item" if isinstance(error, UnknownItemError) else "invalid_request", str(error)
-        )
-
-    @api.exception_handler(RequestValidationError)
-    async def of_schema(request: Request, error: RequestValidationError) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if request.method == "POST" and not re.fullmatch(r"application/(.*\+)?json", kind):
-            return error_response(
-                415,
-                "unsupported_media_type",
-                "the body must be JSON, sent with the header Content-Type: application/json",
-            )
-        if error.errors()[0]["type"] == "json_invalid":
-            return await of_http(request, HTTPException(400))  # which is what FastAPI raises for other bodies
-        return error_response(422, "invalid_request", _validation_message(error))
-
-    @api.exception_handler(HTTPException)
-    async def of_http(request: Request, error: HTTPException) -> Response:
-        codes = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
-        path = name_some([request.url.path])
-        messages = {
-            400: "the body is not JSON",
-            404: f"there is no {path} here: see /docs",
-            405: f"{path} does not take {request.method}: see /docs",
-        }
-        return error_response(
-            error.status_code, codes.get(error.status_code, "invalid_request"),
-            messages.get(error.status_code, str(error.detail)), dict(error.headers or {}),
-        )  # fmt: skip
-
-
-def _validation_message(error: RequestValidationError) -> str:
-    """The first thing that is wrong with a request, and how many more there are."""
-    found = error.errors()
-    place, *_ = places = list(dict.fromkeys(_place(one["loc"]) for one in found))
-    first = found[0]
-    what = first["msg"][:1].lower() + first["msg"][1:]
-    if first["loc"][-1] in _KINDS_OF_ID:
-        what = "an item id must be an integer or text"
-    more = f" (and {len(places) - 1:,} more)" if len(places) > 1 else ""
-    return f"{name_some([place])[1:-1]}: {what}{more}"
-
-
-def _place(where: Sequence[Any]) -> str:
-    """Where in a request something is wrong; an item that is neither integer nor text is wrong twice, in one place."""
-    inside = where[1:-1] if where[-1] in _KINDS_OF_ID else where[1:]
-    return ".".join(str(part) for part in inside) or {"query": "the address"}.get(where[0], "the body")
-
-
-def _current(holder: ModelHolder) -> ServingModel:
-    if holder.current is None:
-        raise ApiError(503, "not_ready", "the model is being loaded: try again in a moment")
-    return holder.current
+def _asked_for(request: Request, holder: ModelHolder, name: str | None) -> ServingModel:
+    """The model that a request is about, whose checksum its answer will have."""
+    serving = holder.get(name)
+    setattr(request.state, CHECKSUM, serving.checksum)
+    return serving
 
 
 def _column(serving: ServingModel, item: str) -> int:
@@ -303,92 +264,16 @@ def _column(serving: ServingModel, item: str) -> int:
 
 
 def _json(value: dict[str, Any]) -> Response:
-    # Escaped to ASCII: a title may hold half a surrogate pair, which UTF-8 has no bytes for.
-    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
+    return _sent(answers.as_text(value))
+
+
+def _sent(text: str) -> Response:
+    return Response(text, media_type="application/json")
 
 
 def _answers(model: Any, *errors: int) -> dict[str, Any]:
     """The documented answers of an operation."""
     return {
         "response_model": None,
-        "responses": {200: {"model": model}} | {status: {"model": schemas.ErrorAnswer} for status in errors},
+        "responses": {200: {"model": model}} | {status: {"model": answer_schemas.ErrorAnswer} for status in errors},
     }
-
-
-class _Waiting(NamedTuple):
-    model: ServingModel
-    query: Query
-    answer: asyncio.Future[RankedColumns]
-
-
-class Batcher:
-    """Ranks in one thread, a batch at a time; the kernels divide a batch among threads of their own.
-
-    Nothing waits for a batch to fill: of what came while the last one was worked on, the next takes one history from
-    each request in turn.
-
-    Parameters
-    ----------
-    tell : callable, optional
-        Called with the number of histories of each batch.
-    """
-
-    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
-        self._requests: deque[deque[_Waiting]] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rank")
-        self._task: asyncio.Task[None] | None = None
-        self._tell = tell
-
-    async def rank(self, model: ServingModel, queries: Sequence[Query]) -> list[RankedColumns]:
-        """The lists for these queries, in their order."""
-        loop = asyncio.get_running_loop()
-        answers: list[asyncio.Future[RankedColumns]] = [loop.create_future() for _ in queries]
-        waiting = [_Waiting(model, query, answer) for query, answer in zip(queries, answers, strict=True)]
-        self._requests.append(deque(waiting))
-        if self._task is None or self._task.done():
-            self._task = loop.create_task(self._work())
-        try:
-            return await asyncio.gather(*answers)
-        finally:
-            for answer in answers:  # of a request that was given up: not to be worked on
-                answer.cancel()
-
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while batch := self._next():
-            batch.sort(key=lambda waiting: id(waiting.model))  # more than one only while models are swapped
-            for model, group in groupby(batch, key=lambda waiting: waiting.model):
-                await self._answer(loop, model, list(group))
-
-    def _next(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
-        items = 0
-        while self._requests:
-            request = self._requests[0]
-            while request and request[0].answer.done():
-                request.popleft()
-            if not request:
-                self._requests.popleft()
-                continue
-            items += len(request[0].query.columns)
-            if batch and items > _ITEMS_AT_ONCE:
-                break
-            batch.append(request.popleft())
-            self._requests.rotate(-1)
-        return batch
-
-    async def _answer(self, loop: asyncio.AbstractEventLoop, model: ServingModel, batch: list[_Waiting]) -> None:
-        try:
-            if self._tell is not None:
-                self._tell(len(batch))
-            lists = await loop.run_in_executor(self._thread, model.rank, [waiting.query for waiting in batch])
-        except Exception as error:
-            if len(batch) > 1:  # only who caused it should hear of it
-                for waiting in batch:
-                    await self._answer(loop, model, [waiting])
-            elif not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
-            return
-        for waiting, ranked in zip(batch, lists, strict=True):
-            if not waiting.answer.done():
-                waiting.answer.set_result(ranked)

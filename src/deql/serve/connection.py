@@ -8,6 +8,7 @@ request begins, which is when its headers are complete, and when it is answered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import importlib.util
 import logging
@@ -15,8 +16,17 @@ from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from deql.serve.middleware import CONNECTION, STARTED, new_id, refusal, with_security_headers
 from deql.serve.monitoring import log
+from deql.serve.request_context import (
+    CONNECTION,
+    MOST_HEADER_BYTES,
+    STARTED,
+    TARGET,
+    new_id,
+    refusal,
+    too_long,
+    with_security_headers,
+)
 from deql.serve.schemas import ApiError
 
 if TYPE_CHECKING:
@@ -27,7 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientConnection"]
 
-_MOST_HEADER_BYTES = 2**16
+_LINGER_SECONDS = 2.0
+"""For a client to read why it is refused: one that still sends looks later, and would find the connection reset."""
 
 _MOST_PIPELINED = 100
 """Requests that a client may send before it has the answer to the first; browsers and libraries wait for each."""
@@ -64,12 +75,12 @@ class ClientConnection(asyncio.Protocol):
         self._seconds, self._most = settings.timeout, settings.connections
         self._connections = server_state.connections
         self._state = {**app_state, CONNECTION: self}
-        self._http = (parser or _parser())(config, server_state, self._state, **given)
+        self._http = _with_target(parser or _parser())(config, server_state, self._state, **given)
         self._loop = asyncio.get_running_loop()
         self._due: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._unparsed = 0  # bytes of a request whose headers are not complete
-        self._in_flight = False
+        self._in_flight = self._lingers = False
 
     # What the middleware says
 
@@ -88,7 +99,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport: Any = transport
         self._http.connection_made(_TimedTransport(self, transport))
         if len(self._connections) > self._most:
-            self._refuse(503, "overloaded", "the server has as many connections as it can hold: try again in a second")
+            full = "the server has as many connections as it can hold: try again in a second"
+            self._refuse(ApiError(503, "overloaded", full))
         else:
             self._wait()
 
@@ -98,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
         self._http.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        if self._transport.is_closing():  # turned away already
+        if self._transport.is_closing() or self._lingers:  # turned away already
             return
         is_first = not self._unparsed
         if is_first:
@@ -108,7 +120,7 @@ class ClientConnection(asyncio.Protocol):
             if is_first:
                 self._wait()
         self._http.data_received(data)
-        if self._unparsed > _MOST_HEADER_BYTES:
+        if self._unparsed > MOST_HEADER_BYTES:
             self._loop.call_soon(self._check_size)  # if the headers are complete, the request begins before that
         if len(getattr(self._http, "pipeline", ())) > _MOST_PIPELINED:  # uvicorn reads on; h11 keeps no such queue
             self._transport.abort()
@@ -133,19 +145,25 @@ class ClientConnection(asyncio.Protocol):
         if self._in_flight:
             self._transport.write(data)
         elif data[9:12] == b"400":
-            self._refuse(400, "invalid_request", "this is not a request that HTTP/1.1 knows")
+            not_http = ApiError(400, "invalid_request", "this is not a request that HTTP/1.1 knows")
+            self._refuse(too_long() if self._unparsed > MOST_HEADER_BYTES else not_http, linger=True)
         else:  # a request was given up when the server had to end
-            self._refuse(503, "overloaded", "the server ends: try again in a second")
+            self._refuse(ApiError(503, "overloaded", "the server ends: try again in a second"))
 
     def close(self) -> None:
-        """Close the connection; that waits until the client has read everything, which it may never do."""
+        """Close the connection, unless what it was refused for is still being told."""
+        if not self._lingers:
+            self._close()
+
+    # Our own
+
+    def _close(self) -> None:
+        """That waits until the client has read everything, which it may never do."""
         if not self._transport.is_closing():
             self._stop_waiting()
             self._transport.close()
             self._stop_stalling()
             self._stalled = self._loop.call_later(self._seconds, self._transport.abort)
-
-    # Our own
 
     def _wait(self) -> None:
         """Begin to wait for the end of a request's headers, or for its first byte."""
@@ -166,27 +184,41 @@ class ClientConnection(asyncio.Protocol):
 
     def _too_slow(self) -> None:
         if self._unparsed:
-            self._refuse(408, "request_timeout", f"the headers were not complete after {self._seconds:g} seconds")
+            late = f"the headers were not complete after {self._seconds:g} seconds"
+            self._refuse(ApiError(408, "request_timeout", late))
         else:  # nothing was said, so nothing is answered
-            self.close()
+            self._close()
 
     def _check_size(self) -> None:
-        if self._unparsed > _MOST_HEADER_BYTES:
-            most = f"the headers of a request may have {_MOST_HEADER_BYTES:,} bytes at most"
-            self._refuse(431, "invalid_request", most)
+        if self._unparsed > MOST_HEADER_BYTES:
+            self._refuse(too_long(), linger=True)
 
-    def _refuse(self, status: int, code: str, message: str) -> None:
-        """Answer with an error that no app was asked about, and close the connection."""
-        if self._transport.is_closing():
+    def _refuse(self, error: ApiError, *, linger: bool = False) -> None:
+        """Answer with an error that no app was asked about, and close the connection: later, if the client sends on."""
+        if self._transport.is_closing() or self._lingers:
             return
         request_id = new_id()
-        response = refusal(ApiError(status, code, message), last=True)
+        response = refusal(error, last=True)
         lines = [b"%b: %b" % header for header in with_security_headers(response.raw_headers, request_id)]
-        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
+        head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
         self._transport.write(b"\r\n".join([head, *lines, b"", bytes(response.body)]))
         client = self._transport.get_extra_info("peername")
-        log("refused", logging.WARNING, id=request_id, status=status, reason=message, client=client and client[0])
-        self.close()
+        log(
+            "refused",
+            logging.WARNING,
+            id=request_id,
+            status=error.status,
+            reason=error.message,
+            client=client and client[0],
+        )
+        if linger:
+            self._stop_waiting()
+            self._lingers = True
+            with contextlib.suppress(OSError, NotImplementedError):
+                self._transport.write_eof()
+            self._due = self._loop.call_later(_LINGER_SECONDS, self._close)
+        else:
+            self._close()
 
 
 class _TimedTransport:
@@ -198,6 +230,20 @@ class _TimedTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+@cache
+def _with_target(parser: Any) -> Any:
+    """A protocol of uvicorn that tells of addresses with a host in them; the one on h11 does so in the path."""
+    if not hasattr(parser, "on_headers_complete"):
+        return parser
+
+    def on_headers_complete(self: Any) -> None:
+        if not self.url.startswith(b"/"):
+            self.scope["state"][TARGET], self.url = self.url, b"/"
+        parser.on_headers_complete(self)
+
+    return type(parser.__name__, (parser,), {"on_headers_complete": on_headers_complete})
 
 
 @cache

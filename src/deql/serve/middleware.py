@@ -7,62 +7,20 @@ place, holds none of the slots for requests in flight, and no error of reading c
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import contextlib
-import hmac
-import ipaddress
 import logging
-import re
-import secrets
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from deql.serve.access import host_is_allowed, shows_token
 from deql.serve.monitoring import Metrics, log
-from deql.serve.schemas import ApiError, error_response
+from deql.serve.request_context import RequestContext
+from deql.serve.schemas import ApiError
 from deql.serve.settings import Settings
 
-__all__ = [
-    "CONNECTION",
-    "STARTED",
-    "RequestContext",
-    "RequestMiddleware",
-    "host_is_allowed",
-    "internal_message",
-    "new_id",
-    "refusal",
-    "shows_token",
-    "with_security_headers",
-]
-
-STARTED = "started"
-"""Where, in a scope's state, :mod:`deql.serve.connection` puts the event loop's time of the request's first byte."""
-
-CONNECTION = "connection"
-"""Where, in a scope's state, the connection is, which is told when a request begins and when it is answered."""
-
-_PAGES = frozenset({"/", "/docs"})
-_ELSEWHERE = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-_ON_PAGES = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_ALWAYS = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-]
-_SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-
-_DRAIN_SECONDS = 5.0
-"""How long the rest of a refused body is read: clients look for an answer only once they have sent everything."""
-
-Headers = list[tuple[bytes, bytes]]
+__all__ = ["RequestMiddleware", "internal_message"]
 
 _OPEN = "/health"
 """The one path that needs no token and is answered however busy the server is."""
@@ -110,6 +68,7 @@ class RequestMiddleware:
 
     async def _answer(self, request: RequestContext) -> None:
         try:
+            request.check_form()
             self._check_host(request)
             if request.path != _OPEN:
                 self._check_token(request)
@@ -124,7 +83,7 @@ class RequestMiddleware:
 
     def _check_host(self, request: RequestContext) -> None:
         """Where nobody needs a token, a web page must not get in by having its own name point at this machine."""
-        if self._token is None and not host_is_allowed(request.header(b"host"), self.settings.host):
+        if self._token is None and not host_is_allowed(request.host, self.settings.host):
             raise ApiError(
                 421,
                 "misdirected",
@@ -192,7 +151,7 @@ class RequestMiddleware:
         seconds = time.monotonic() - request.started
         # The template, or where a folder of files is mounted.
         route = getattr(request.scope.get("route"), "path", None) or request.scope.get("root_path")
-        method = request.scope["method"] if request.scope["method"] in _METHODS else "other"
+        method = request.method if request.method in _METHODS else "other"
         # 499, as nginx has it: the client left before there was an answer.
         status = request.status or 499
         self._metrics.answered(route or "none", method, status, seconds)
@@ -202,127 +161,6 @@ class RequestMiddleware:
                 "request", id=request.id, method=method, route=route or request.path[:200], status=status,
                 ms=round(1000 * seconds, 2), client=client[0] if client else None, bytes=request.sent,
             )  # fmt: skip
-
-
-class RequestContext:
-    """A request on its way: what is known of it, and the ways to answer it.
-
-    Parameters
-    ----------
-    scope, receive, send
-        As the server gave them. The app finds the request's id in ``scope["state"]["request_id"]``.
-    seconds : float
-        How long it may take, from its first byte on.
-    """
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, seconds: float) -> None:
-        self.scope, self.receive, self._send = scope, receive, send
-        self.started = time.monotonic()
-        state = scope.setdefault("state", {})
-        self._connection = state.pop(CONNECTION, None)
-        if self._connection is not None:
-            self._connection.begin()
-        self.deadline = state.get(STARTED, asyncio.get_running_loop().time()) + seconds
-        self.path: str = scope["path"]
-        self.is_admin = self.path.startswith("/admin/")
-        self.body = bytearray()
-        self.more = True  # of the body is to come
-        self.gone = self._replayed = False
-        self.status = self.sent = 0
-        wanted = self.header(b"x-request-id")
-        self.id = state["request_id"] = wanted.decode() if _SANE_ID.fullmatch(wanted) else new_id()
-
-    def header(self, name: bytes) -> bytes:
-        """The first header of this name; empty without one."""
-        return next((value for key, value in self.scope["headers"] if key == name), b"")
-
-    @property
-    def has_body(self) -> bool:
-        """Whether the client says that it sends one."""
-        return self.header(b"content-length") not in (b"", b"0") or bool(self.header(b"transfer-encoding"))
-
-    async def piece(self) -> bytes:
-        """The next piece of the body."""
-        message = await self.receive()
-        self.gone = message["type"] == "http.disconnect"
-        self.more = not self.gone and message.get("more_body", False)
-        piece: bytes = message.get("body", b"")
-        return piece
-
-    async def replay(self) -> Message:
-        """The body as the app receives it; after it, whatever the connection has to say."""
-        if self._replayed or self.more:
-            return await self.receive()
-        self._replayed = True
-        return {"type": "http.request", "body": bytes(self.body), "more_body": False}
-
-    async def send(self, message: Message) -> None:
-        """Send a part of the answer, its headers completed."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message = {**message, "headers": with_security_headers(message.get("headers", []), self.id, self.path)}
-        elif message["type"] == "http.response.body":
-            self.sent += len(message.get("body", b""))
-        await self._send(message)
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
-            self.finish()
-
-    def finish(self) -> None:
-        """Tell the connection, once, that nothing more is answered."""
-        if self._connection is not None:
-            self._connection.finish()
-            self._connection = None
-
-    async def refuse(self, error: ApiError) -> None:
-        """Answer with an error; if the body was not read, read its rest for a while, for nobody.
-
-        A connection that is closed while the client still sends is reset, and the answer lost with it.
-        """
-        if not (self.has_body and self.more):
-            await refusal(error, self.path)(self.scope, self.receive, self.send)
-            return
-        response = refusal(error, self.path, last=True)
-        await self.send({"type": "http.response.start", "status": error.status, "headers": response.raw_headers})
-        await self.send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN_SECONDS if error.code != "request_timeout" else 0.0):
-                while self.more:
-                    await self.piece()
-        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
-    """The answer to a request that goes no further; ``last`` on its connection if that is closed then.
-
-    Examples
-    --------
-    >>> refusal(ApiError(401, "unauthorized", "who is there?"), "/admin/reload").headers["www-authenticate"]
-    'Bearer realm="deql"'
-    """
-    headers = {}
-    if error.status == 401:  # what administers takes no Basic: browsers send it unasked
-        asked_for = "Bearer" if path.startswith("/admin/") else "Basic"
-        charset = ', charset="UTF-8"' if asked_for == "Basic" else ""
-        headers["WWW-Authenticate"] = f'{asked_for} realm="deql"{charset}'
-    if error.status == 503:
-        headers["Retry-After"] = "1"
-    if last:
-        headers["Connection"] = "close"
-    return error_response(error.status, error.code, error.message, headers)
-
-
-def with_security_headers(headers: Headers, request_id: str, path: str = "") -> Headers:
-    """Headers, and those that every answer has."""
-    policy = _ON_PAGES if path in _PAGES else _ELSEWHERE
-    ours = [*_ALWAYS, (b"content-security-policy", policy), (b"x-request-id", request_id.encode())]
-    if not any(name.lower() == b"cache-control" for name, _ in headers):
-        ours.append((b"cache-control", b"no-store"))
-    return [*headers, *ours]
-
-
-def new_id() -> str:
-    """An id for a request that brings none."""
-    return secrets.token_hex(8)
 
 
 def internal_message(request_id: str) -> str:
@@ -336,51 +174,3 @@ def _too_large(most: int) -> ApiError:
 
 def _overloaded() -> ApiError:
     return ApiError(503, "overloaded", "the server has as many requests as it can hold: try again in a second")
-
-
-def host_is_allowed(host: bytes, own: str) -> bool:
-    """Whether the Host header of a request without a token is one that no web page can make up.
-
-    A page of another site reaches this server by having that site's name point here. An address is nobody's name,
-    ``localhost`` neither, and the name that the server was told to listen at is its own.
-
-    Examples
-    --------
-    >>> [host_is_allowed(host, "shop.lan") for host in (b"localhost:8000", b"10.0.0.7", b"[::1]:80", b"Shop.lan:8000")]
-    [True, True, True, True]
-    >>> host_is_allowed(b"evil.example", "shop.lan"), host_is_allowed(b"10.0.0.7.evil.example", "0.0.0.0")
-    (False, False)
-    """
-    name = re.sub(r":\d*$", "", host.decode("latin-1")).lower()
-    if name in ("", "localhost", own.lower()):  # browsers always send one
-        return True
-    try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
-
-
-def shows_token(authorization: bytes, token: bytes, *, basic: bool = True) -> bool:
-    """Whether a header shows the token: as Bearer, or as the password of Basic, which browsers ask people for.
-
-    The time it takes tells nothing about the token. A browser also sends Basic where another site sends it, so what
-    changes something should not accept that.
-
-    Examples
-    --------
-    >>> shows_token(b"Bearer tea", b"tea"), shows_token(b"Basic " + base64.b64encode(b"me:tea"), b"tea")
-    (True, True)
-    >>> shows_token(b"Bearer te", b"tea"), shows_token(b"Basic !", b"tea"), shows_token(b"", b"tea")
-    (False, False, False)
-    """
-    scheme, _, shown = authorization.partition(b" ")
-    shown = shown.strip(b" ")
-    if scheme.lower() == b"basic" and basic:
-        try:
-            shown = base64.b64decode(shown, validate=True).partition(b":")[2]
-        except (binascii.Error, ValueError):
-            return False
-    elif scheme.lower() != b"bearer":
-        return False
-    return hmac.compare_digest(shown, token)

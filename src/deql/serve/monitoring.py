@@ -134,10 +134,10 @@ class Metrics:
         )
         self._loaded = prometheus.Gauge(
             "deql_model_loaded_timestamp_seconds", "When the first worker took up its model.",
-            registry=own, multiprocess_mode="livemin",
+            ["model"], registry=own, multiprocess_mode="livemin",
         )  # fmt: skip
         self._items = prometheus.Gauge(
-            "deql_model_items", "Items of the model.", registry=own, multiprocess_mode="livemax"
+            "deql_model_items", "Items of the model.", ["model"], registry=own, multiprocess_mode="livemax"
         )
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -150,11 +150,11 @@ class Metrics:
         self._histories.inc(histories)
         self._batches.observe(histories)
 
-    def serving(self, items: int) -> None:
-        """Say that a model of so many items is answered from, from now on."""
+    def serving(self, model: str, items: int) -> None:
+        """Say that a model of this name, of so many items, is answered from, from now on."""
         self._workers.set(1)
-        self._loaded.set_to_current_time()
-        self._items.set(items)
+        self._loaded.labels(model).set_to_current_time()
+        self._items.labels(model).set(items)
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it; of all workers if there are several."""

@@ -1,9 +1,10 @@
-"""What requests, answers and errors look like: checked on the way in, told in /openapi.json."""
+"""What requests and errors look like: checked on the way in, told in /openapi.json."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, NamedTuple
+import re
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -11,7 +12,6 @@ from pydantic import (
     FailFast,
     Field,
     JsonValue,
-    StrictBool,
     StrictInt,
     StrictStr,
     model_validator,
@@ -25,21 +25,14 @@ from deql.errors import name_some
 __all__ = [
     "OWN_RULE",
     "ApiError",
-    "CurveAnswer",
-    "DiagonalAnswer",
-    "ErrorAnswer",
-    "ExplainAnswer",
     "ExplainRequest",
-    "ItemsAnswer",
-    "ModelAnswer",
-    "NeighboursAnswer",
-    "RecommendAnswer",
+    "ItemsQuery",
+    "ModelQuery",
+    "NeighboursQuery",
     "RecommendRequest",
-    "ReloadAnswer",
-    "RuleChange",
     "RuleOverrides",
-    "SimilarAnswer",
-    "StatusAnswer",
+    "RuleQuery",
+    "SimilarQuery",
     "error_response",
 ]
 
@@ -48,6 +41,11 @@ Item = StrictInt | StrictStr
 
 Items = TypeAliasType("Items", Annotated[list[Item], FailFast()])
 """Looked at up to the first that is wrong: of half a million errors one would be told."""
+
+_TEXTS = frozenset({"model", "q"})
+"""The parameters in an address that are text."""
+
+_JSON_VALUE = re.compile(r"true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 _HISTORY: list[JsonValue] = ["libgtk-3-0", "libglib2.0-0", "python3"]
 
@@ -63,18 +61,17 @@ class RuleOverrides(NamedTuple):
 OWN_RULE = RuleOverrides()
 
 
-class RuleChange(BaseModel):
-    """Another rule on the same P, for this request only. What is left out stays as the model has it."""
+class ModelChoice(BaseModel):
+    """Which model is asked; what all questions have in common.
 
-    model_config = ConfigDict(extra="forbid")
+    Values are of their type already: no text for a number, no 1 for true. Names that are not known are an error.
+    """
 
-    b: Annotated[
-        float | None, Field(ge=0, le=1e6, allow_inf_nan=False, description="b/a: how much kept entries count.")
-    ] = None
-    zero_diagonal: Annotated[bool | None, Field(description="Whether an item may not speak for itself.")] = None
-    popularity_power: Annotated[
-        float | None, Field(ge=-10, le=10, allow_inf_nan=False, description="α: above 0 holds popular items back.")
-    ] = None
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: Annotated[str | None, Field(description="The name of a model, where there are several; else the first.")] = (
+        None
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -89,6 +86,18 @@ class RuleChange(BaseModel):
             )
         return given
 
+
+class RuleChange(ModelChoice):
+    """Another rule on the same P, for this request only. What is left out stays as the model has it."""
+
+    b: Annotated[
+        float | None, Field(ge=0, le=1e6, allow_inf_nan=False, description="b/a: how much kept entries count.")
+    ] = None
+    zero_diagonal: Annotated[bool | None, Field(description="Whether an item may not speak for itself.")] = None
+    popularity_power: Annotated[
+        float | None, Field(ge=-10, le=10, allow_inf_nan=False, description="α: above 0 holds popular items back.")
+    ] = None
+
     @property
     def rule(self) -> RuleOverrides:
         """What is changed."""
@@ -98,186 +107,86 @@ class RuleChange(BaseModel):
 class RecommendRequest(RuleChange):
     """Histories to recommend for."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}]})
 
     histories: Annotated[list[Items], FailFast(), Field(description="One list of item ids for each user.")]
-    k: Annotated[StrictInt, Field(ge=1, description="How many items; at most as many as there are come.")] = 20
-    exclude_seen: Annotated[StrictBool, Field(description="Leave out the items of the history.")] = True
+    k: Annotated[int, Field(ge=1, description="How many items; at most as many as there are come.")] = 20
+    exclude_seen: Annotated[bool, Field(description="Leave out the items of the history.")] = True
     exclude: Annotated[Items | None, Field(description="Never recommend these.")] = None
     candidates: Annotated[Items | None, Field(description="Recommend only among these.")] = None
-    strict: Annotated[
-        StrictBool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")
-    ] = False
+    strict: Annotated[bool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")] = (
+        False
+    )
     explain: Annotated[
-        StrictInt | None, Field(ge=1, description="Give so many reasons with each item, the largest first.")
+        int | None, Field(ge=1, description="Give so many reasons with each item, the largest first.")
     ] = None
 
 
 class ExplainRequest(RuleChange):
     """A score to explain."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"history": _HISTORY, "item": "libcairo2", "k": 3}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"history": _HISTORY, "item": "libcairo2", "k": 3}]})
 
     history: Annotated[Items, Field(description="One user's items.")]
     item: Annotated[Item, Field(description="What to explain.")]
-    k: Annotated[
-        StrictInt | None, Field(ge=1, description="Only so many parts, the largest; the others are the rest.")
-    ] = None
-    strict: Annotated[
-        StrictBool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")
-    ] = False
+    k: Annotated[int | None, Field(ge=1, description="Only so many parts, the largest; the others are the rest.")] = (
+        None
+    )
+    strict: Annotated[bool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")] = (
+        False
+    )
 
 
-class _Named(BaseModel):
-    item: int | str
-    title: str | None = None
+class FromQuery(ModelChoice):
+    """A question in an address, where everything is text: numbers, true and false are written as in JSON."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _typed(cls, given: Any) -> Any:
+        return {name: value if name in _TEXTS else _from_text(value) for name, value in given.items()}
 
 
-class _Part(_Named):
-    value: float
+def _from_text(text: Any) -> Any:
+    """What a text means if it is a number, true or false; other texts stay what they are, and are found wrong later.
+
+    Examples
+    --------
+    >>> [_from_text(text) for text in ("5", "-2.5e1", "true", "yes", "05", " 5", "NaN")]
+    [5, -25.0, True, 'yes', '05', ' 5', 'NaN']
+    """
+    if not isinstance(text, str) or not _JSON_VALUE.fullmatch(text):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:  # thousands of digits
+        return text
 
 
-class _Recommended(_Named):
-    score: float
-    because: list[_Part] | None = None
-    rest: float | None = None
+class ModelQuery(FromQuery):
+    """Which model is asked."""
 
 
-class _List(BaseModel):
-    recommendations: list[_Recommended]
-    from_popularity: bool = Field(description="No known item in the history: this is the popularity order.")
-    unknown: list[int | str] = Field(description="Items of the history that the model does not know.")
+class RuleQuery(FromQuery, RuleChange):
+    """Another rule."""
 
 
-class RecommendAnswer(BaseModel):
-    """One list for each history, and the checksum of the model that made them."""
+class ItemsQuery(FromQuery):
+    """A search by name."""
 
-    checksum: str
-    results: list[_List]
-
-
-class ExplainAnswer(_Named):
-    """Parts that add up, with the rest, to the score exactly."""
-
-    checksum: str
-    score: float
-    parts: list[_Part]
-    rest: float
-    from_popularity: bool
-    unknown: list[int | str]
+    q: Annotated[str, Field(max_length=200, description="Part of a name.", examples=["gimp"])] = ""
+    limit: Annotated[int, Field(ge=1, le=100, description="How many.")] = 20
 
 
-class _Scored(_Named):
-    score: float
+class SimilarQuery(RuleQuery):
+    """How many similar items."""
+
+    k: Annotated[int, Field(ge=1, description="How many.")] = 10
 
 
-class SimilarAnswer(_Named):
-    """The items that having one speaks for most."""
+class NeighboursQuery(RuleQuery):
+    """How large a neighbourhood."""
 
-    checksum: str
-    similar: list[_Scored]
-
-
-class _ItemCount(_Named):
-    count: int = Field(description="Users who have it.")
-
-
-class ItemsAnswer(BaseModel):
-    """Items found by name."""
-
-    items: list[_ItemCount]
-    more: bool
-
-
-class _Node(_ItemCount):
-    self: float = Field(description="What it adds to its own score.")
-
-
-class _Edge(BaseModel):
-    source: int | str = Field(alias="from")
-    target: int | str = Field(alias="to")
-    weight: float
-
-
-class NeighboursAnswer(_Named):
-    """A directed graph: having ``from`` adds ``weight`` to the score of ``to``."""
-
-    checksum: str
-    nodes: list[_Node]
-    edges: list[_Edge]
-
-
-class _Data(BaseModel):
-    users: int
-    items: int
-    interactions: int
-    titles: bool
-    ids: Literal["text", "integers"]
-
-
-class ModelAnswer(BaseModel):
-    """The model that is served."""
-
-    model: str
-    parameters: dict[str, Any]
-    data: _Data
-    checksum: str
-    loaded: str
-    version: str
-    rule: dict[str, Any] | None
-    limits: dict[str, int]
-    example: list[_Named]
-    curve: bool
-
-
-class DiagonalAnswer(BaseModel):
-    """A histogram of the diagonal of W."""
-
-    edges: list[float]
-    counts: list[int]
-    least: float
-    mean: float
-    largest: float
-
-
-class CurveAnswer(BaseModel):
-    """Metrics over b, as a search measured them on its validation users."""
-
-    metric: str
-    b: list[float | str | None]
-    values: dict[str, list[float | None]]
-    errors: dict[str, list[float | None]]
-    best: dict[str, float | str | None]
-    parameters: dict[str, Any]
-
-
-class StatusAnswer(BaseModel):
-    """That all is well."""
-
-    status: str
-    checksum: str | None = None
-
-
-class ReloadAnswer(BaseModel):
-    """The model that is served now."""
-
-    checksum: str
-    changed: bool
-    workers: int
-    seconds: float
-
-
-class _Error(BaseModel):
-    code: str = Field(description="Does not change between versions.")
-    message: str
-
-
-class ErrorAnswer(BaseModel):
-    """Why a request was not answered as asked."""
-
-    error: _Error
+    k: Annotated[int, Field(ge=1, le=100, description="How many neighbours.")] = 12
 
 
 class ApiError(Exception):

@@ -30,7 +30,7 @@ from typing import Any
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from deql.errors import ParameterError, reason
+from deql.errors import ModelFileError, ParameterError, reason
 from deql.serve import monitoring, snapshot
 from deql.serve.monitoring import FOLDER, forget_process, log, notify_systemd
 from deql.serve.settings import Settings
@@ -88,10 +88,22 @@ def run(settings: Settings, ready: Callable[[str], None] | None = None) -> int:
     if os.name != "posix":
         raise ParameterError("deql serve needs a Unix system, such as Linux or macOS")
     with bind(settings.host, settings.port) as listener:
-        first = snapshot.take(Path(settings.model))
+        first = _take_all(settings.models)
         with _folder() as folder:
             monitoring.configure_logs()
             return _Supervisor(settings, listener, first, folder, ready).run()
+
+
+def _take_all(models: dict[str, str]) -> dict[str, Snapshot]:
+    taken: dict[str, Snapshot] = {}
+    try:
+        for name, path in models.items():
+            taken[name] = snapshot.take(Path(path))
+    except BaseException:
+        for copy in taken.values():
+            copy.close()
+        raise
+    return taken
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -151,7 +163,7 @@ class _Supervisor:
     """Runs uvicorn's process manager, and does what signals say."""
 
     def __init__(
-        self, settings: Settings, listener: socket.socket, first: Snapshot, folder: str,
+        self, settings: Settings, listener: socket.socket, first: dict[str, Snapshot], folder: str,
         ready: Callable[[str], None] | None,
     ) -> None:  # fmt: skip
         self._settings, self._listener, self._folder, self._ready = settings, listener, folder, ready
@@ -185,6 +197,8 @@ class _Supervisor:
                 self._wait(self._backoff())
             self._end()
         self._share.close()
+        if self._share.refused is not None and not self._said_ready:
+            raise ModelFileError(self._share.refused)
         if self._share.is_reloading:
             # Taking the interpreter down around a thread that is inside compiled code may end in a crash.
             atexit.register(_leave, self._exit_code)
@@ -198,9 +212,12 @@ class _Supervisor:
             self._said_ready = True
         host, port = self._listener.getsockname()[:2]
         url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-        model, checksum = self._settings.model, self._share.current.checksum
-        log("start", url=url, model=model, checksum=checksum, workers=self._settings.workers)
-        notify_systemd("READY=1", f"STATUS=serving {model} at {url}")
+        paths = self._settings.models
+        models = [
+            {"name": name, "file": paths[name], "checksum": had.checksum} for name, had in self._share.current.items()
+        ]
+        log("start", url=url, models=models, workers=self._settings.workers)
+        notify_systemd("READY=1", f"STATUS=serving {', '.join(paths.values())} at {url}")
         if self._ready is not None:
             self._ready(url)
 
@@ -224,7 +241,9 @@ class _Supervisor:
             self._failed_starts += 1
         self._forget(process for process in before if process not in self._manager.processes)  # those that hung, too
         self._gone.intersection_update(self._manager.processes)
-        if self._manager.should_exit.is_set() or (self._failed_starts >= _FAILED_STARTS and not self._share.ready):
+        if self._share.refused is not None and not self._said_ready:
+            self._stopping = True
+        elif self._manager.should_exit.is_set() or (self._failed_starts >= _FAILED_STARTS and not self._share.ready):
             self._give_up()
 
     def _forget(self, ended: Iterable[Any]) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.errors import name_some
 from deql.io.model_file import checksum
 from deql.models import load
 from deql.models.base import Recommender
@@ -85,6 +86,8 @@ class ServingModel:
         The history the page begins with; the most popular items if none of these is known.
     curve : dict or None
         See :func:`deql.serve.settings.curve_of`.
+    served_as : str, default "model"
+        The name that requests call it by, where there are several.
 
     Examples
     --------
@@ -104,8 +107,9 @@ class ServingModel:
         checksum: str = "",
         example: Sequence[Any] = (),
         curve: dict[str, Any] | None = None,
+        served_as: str = "model",
     ) -> None:
-        self.model, self.checksum, self.curve = model, checksum, curve
+        self.model, self.checksum, self.curve, self.served_as = model, checksum, curve, served_as
         self.loaded = datetime.now(UTC)
         self.items: list[Any] = model.items_.tolist()
         self.titles: list[str] | None = None if model.titles_ is None else model.titles_.tolist()
@@ -122,12 +126,6 @@ class ServingModel:
         """The model of a file; what else is known about it goes to the constructor."""
         model = load(path, verify=verify)
         return cls(model, checksum(path), **known)
-
-    def warm(self) -> None:
-        """Answer once, so that the first to ask need not wait for kernels to be compiled, and pages to be read."""
-        self.rank([Query(self.example, k=10)])
-        self.model._explained(np.array(self.example, np.int32), 0, None)
-        self.model.neighbours(self.items[self.example[0]])
 
     def name(self, column: int) -> dict[str, Any]:
         """An item for machines: its id, and its title if it has one."""
@@ -215,7 +213,7 @@ class ServingModel:
         """What kind of model this is and what it learned from."""
         model = self.model
         return {
-            "model": type(model).__name__,
+            "name": self.served_as, "model": type(model).__name__,
             "parameters": model._to_config(model.fitted_params_),
             "data": {
                 "users": model.n_users_, "items": len(self.items), "interactions": int(model.item_counts_.sum()),
@@ -225,35 +223,68 @@ class ServingModel:
             "example": [self.name(column) for column in self.example], "curve": self.curve is not None,
         }  # fmt: skip
 
+    def short_summary(self) -> dict[str, Any]:
+        """What tells it from others."""
+        return {
+            "name": self.served_as, "model": type(self.model).__name__, "checksum": self.checksum,
+            "users": self.model.n_users_, "items": len(self.items), "rule": self.rule, "curve": self.curve is not None,
+        }  # fmt: skip
+
 
 class ModelHolder:
-    """Holds the model that is served now, which may be another one a moment later.
+    """Holds the models that are served now, by name, each of which may be another one a moment later.
 
-    A request takes ``current`` once and keeps to it, so that a swap in between changes nothing for it.
+    A request takes its model once and keeps to it, so that a swap in between changes nothing for it.
 
-    Attributes
+    Parameters
     ----------
-    current : ServingModel or None
-        None until the first model is loaded.
-    reload : async callable
-        Has the file read again, by every worker; returns what to answer, raises ReloadError.
+    *models : ServingModel
+        The first is that of requests that name none.
+    reload : async callable, optional
+        Has the files read again, by every worker; returns what to answer, raises ReloadError.
     """
 
-    def __init__(
-        self, current: ServingModel | None = None, reload: Callable[[], Awaitable[dict[str, Any]]] | None = None
-    ) -> None:
-        self.current = current
+    def __init__(self, *models: ServingModel, reload: Callable[[], Awaitable[dict[str, Any]]] | None = None) -> None:
+        self._models = {model.served_as: model for model in models}
         self.reload = reload or _no_reload
 
+    @property
+    def current(self) -> ServingModel | None:
+        """The first model; None until it is loaded."""
+        return next(iter(self._models.values()), None)
+
+    @property
+    def models(self) -> list[ServingModel]:
+        """All of them, the first one first."""
+        return list(self._models.values())
+
+    def get(self, name: str | None = None) -> ServingModel:
+        """The model of this name, or the first; ApiError if there is none.
+
+        Examples
+        --------
+        >>> ModelHolder().get()
+        Traceback (most recent call last):
+        deql.serve.schemas.ApiError: the model is being loaded: try again in a moment
+        """
+        found = self.current if name is None else self._models.get(name)
+        if self.current is None:
+            raise ApiError(503, "not_ready", "the model is being loaded: try again in a moment")
+        if found is None:
+            known = name_some(list(self._models))
+            raise ApiError(404, "unknown_model", f"there is no model {name_some([name])} here, but {known}")
+        return found
+
     def swap(self, new: ServingModel) -> None:
-        """Serve another model; the old one goes once the last request has answered from it.
+        """Serve another model of this name; the old one goes once the last request has answered from it.
 
         To give back its gigabytes takes a second, which must not be one of the event loop's, where that last request
         ends: so the arrays have one more owner, a thread, which lets go of them last.
         """
-        if self.current is not None:
-            weakref.finalize(self.current, _release_later, [self.current.model]).atexit = False
-        self.current = new
+        old = self._models.get(new.served_as)
+        if old is not None:
+            weakref.finalize(old, _release_later, [old.model]).atexit = False
+        self._models[new.served_as] = new
 
 
 def _release_later(held: list[Recommender]) -> None:

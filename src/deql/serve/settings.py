@@ -48,8 +48,9 @@ class Settings:
 
     Attributes
     ----------
-    model : str
-        Path of the model file, read again at each reload.
+    models : dict of str
+        Paths of the model files by the names that requests give, read again at each reload; who names none means the
+        first.
     host, port
         Where to listen; port 0 takes a free one.
     workers : int
@@ -70,18 +71,18 @@ class Settings:
     example : list
         The history that the page begins with; empty for the most popular items.
     curve : dict or None
-        The b curve of a tuning journal (see :func:`read_curve`).
+        The b curve of a tuning journal (see :func:`read_curve`), of the first model.
     quiet : bool
         Log no line for each request.
 
     Examples
     --------
-    >>> given = Settings("shop.deql", workers=2, example=["tea", "jam"])
+    >>> given = Settings({"shop": "shop.deql"}, workers=2, example=["tea", "jam"])
     >>> Settings.from_json(given.to_json()) == given
     True
     """
 
-    model: str
+    models: dict[str, str]
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1

@@ -1,4 +1,4 @@
-"""One model for all workers: the supervisor hands it to each that starts, and another one to all of them at once.
+"""The same models for all workers: the supervisor hands them to each that starts, and another one to all at once.
 
 uvicorn's process manager has no notion of that. So each worker connects to the supervisor, which asks it to prepare a
 model and then to take it up; whoever asks for a reload connects for that alone.
@@ -123,22 +123,31 @@ class WorkerProcess:
 
 
 class SharedModel:
-    """The model that all workers serve: hands it to each that starts, and another one to all of them at once.
+    """The models that all workers serve: hands them to each that starts, and another one to all of them at once.
 
     Parameters
     ----------
     settings : Settings
-    first : Snapshot
+    first : dict of Snapshot
+        By the models' names.
     folder : str
         Where workers find the control socket.
     on_ready : callable
         Called when a worker answers requests.
+
+    Attributes
+    ----------
+    refused : str or None
+        Why a worker that started would not serve one of the models: others would not, either.
     """
 
-    def __init__(self, settings: Settings, first: Snapshot, folder: str, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, first: dict[str, Snapshot], folder: str, on_ready: Callable[[], None]
+    ) -> None:
         self._settings, self.current, self._on_ready = settings, first, on_ready
         self.workers: dict[int, WorkerProcess] = {}
         self.is_reloading = self._is_closed = False
+        self.refused: str | None = None
         self._listener = Listener(os.path.join(folder, CONTROL), "AF_UNIX", backlog=64)
         self._reloads = reload_counter()
         # Who starts while all workers take up a new model waits for that: else it might have the old one for good.
@@ -184,19 +193,27 @@ class SharedModel:
                 self.admit(WorkerProcess(connection, body["pid"]))
 
     def admit(self, worker: WorkerProcess) -> None:
-        """Hand the model to a new worker, and wait until it answers from it."""
+        """Hand the models to a new worker, and wait until it answers from them."""
         with worker.asking:
             with self._handing:
                 self.workers[worker.pid] = worker
-                worker.tell({"kind": "start", "settings": self._settings.to_json()}, self.current.files)
-            worker.wait(_LOAD_SECONDS)
+                worker.tell({"kind": "start", "settings": self._settings.to_json()}, None)
+                for name, had in self.current.items():
+                    worker.tell({"kind": "model", "name": name}, had.files)
+            try:
+                worker.wait(_LOAD_SECONDS)
+            except WorkerGoneError:
+                raise
+            except WorkerError as error:
+                self.refused = str(error)
+                raise
             worker.ready = True
         self._on_ready()
 
     # Reloading
 
     def reload(self) -> dict[str, Any]:
-        """Read the file again: the ``result``, or why the model was ``refused``. For a thread of its own."""
+        """Read the files again: the ``result``, or why a model was ``refused``. For a thread of its own."""
         asked = time.monotonic()
         with self._reloading:
             if self._last_began < asked:  # else one that began meanwhile, while this one waited, is the answer
@@ -211,52 +228,71 @@ class SharedModel:
     def _reload_and_tell(self) -> dict[str, Any]:
         if sys.platform == "linux":  # elsewhere only whole processes have a priority
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        began, models, refused = time.monotonic(), [], []
+        for name in self._settings.models:  # one after the other: beside the old ones there is one new one at most
+            try:
+                models.append(self._reload_one(name))
+            except Exception as error:
+                refused.append(str(error) or type(error).__name__)
+        if refused:
+            return {"refused": "; ".join(refused)}
+        first = models[0]["checksum"]
+        changed = any(model["changed"] for model in models)
+        seconds = round(time.monotonic() - began, 3)
+        return {
+            "result": {
+                "checksum": first, "changed": changed, "workers": self.ready, "seconds": seconds, "models": models,
+            }
+        }  # fmt: skip
+
+    def _reload_one(self, name: str) -> dict[str, Any]:
         began, outcome = time.monotonic(), "rejected"
         try:
-            outcome = "changed" if self._reload() else "unchanged"
+            outcome = "changed" if self._reload(name) else "unchanged"
             result: dict[str, Any] = {
-                "checksum": self.current.checksum, "changed": outcome == "changed", "workers": self.ready,
-                "seconds": round(time.monotonic() - began, 3),
+                "name": name, "checksum": self.current[name].checksum, "changed": outcome == "changed",
             }  # fmt: skip
-            log("reload", outcome=outcome, **result)
-            return {"result": result}
+            seconds = round(time.monotonic() - began, 3)
+            log("reload", outcome=outcome, **result, workers=self.ready, seconds=seconds)
+            return result
         except Exception as error:
             foreseen = isinstance(error, DeqlError)
-            log("reload", logging.ERROR, None if foreseen else error, outcome=outcome, reason=str(error))
-            return {"refused": str(error) or type(error).__name__}
+            log("reload", logging.ERROR, None if foreseen else error, name=name, outcome=outcome, reason=str(error))
+            raise
         finally:
             self._reloads.labels(outcome).inc()
 
-    def _reload(self) -> bool:
+    def _reload(self, name: str) -> bool:
         """Have all workers answer from the file as it is now; whether that is another model."""
-        new = snapshot.take(Path(self._settings.model), self.current.checksum)
-        if new.checksum == self.current.checksum:
+        had = self.current[name].checksum
+        new = snapshot.take(Path(self._settings.models[name]), had)
+        if new.checksum == had:
             new.close()
             return False
         try:
-            self.hand_out(new)
+            self.hand_out(name, new)
         except BaseException:
             new.close()
             raise
         return True
 
-    def hand_out(self, new: Snapshot) -> None:
-        """Every worker prepares the model, and only if all can, every worker swaps.
+    def hand_out(self, name: str, new: Snapshot) -> None:
+        """Every worker prepares the model of this name, and only if all can, every worker swaps.
 
         One that ends meanwhile is no reason to refuse the model; if all of them end, the model may well be it.
         """
         with self._handing:
-            failed = self._ask_all({"kind": "prepare"}, new.files, _LOAD_SECONDS)
+            failed = self._ask_all({"kind": "prepare", "name": name}, new.files, _LOAD_SECONDS)
             refused = [error for error in failed.values() if not isinstance(error, WorkerGoneError)]
             if refused or len(failed) == len(self.workers):
                 self._ask_all({"kind": "drop"}, None, _SWAP_SECONDS)
                 why = refused[0] if refused else "workers end again and again"
-                raise ReloadError(f"{self._settings.model} could not be loaded: {why}")
+                raise ReloadError(f"{self._settings.models[name]} could not be loaded: {why}")
             for worker, error in self._ask_all({"kind": "swap"}, None, _SWAP_SECONDS).items():
                 worker.kill()  # it starts again, with the new model
                 log("worker_killed", logging.ERROR, worker=worker.pid, reason=f"it has not the new model: {error}")
-            self.current.close()
-            self.current = new
+            self.current[name].close()
+            self.current[name] = new
 
     def _ask_all(
         self, body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float

@@ -1,4 +1,4 @@
-"""A worker: one process of uvicorn's, which answers requests from the model it was handed.
+"""A worker: one process of uvicorn's, which answers requests from the models it was handed.
 
 It reads no model file: the supervisor hands it open copies. It ends when it is told to, or when the supervisor is gone.
 """
@@ -20,10 +20,12 @@ from typing import Any
 
 from deql import set_threads
 from deql._system.threads import thread_count
+from deql.errors import DeqlError
 from deql.serve import monitoring
 from deql.serve.api import create_app
 from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import FOLDER, Metrics, log
+from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from deql.serve.shared_model import CONTROL, receive, send
@@ -43,7 +45,8 @@ def create_worker_app() -> RequestMiddleware:
     try:
         return _Worker().app
     except Exception as error:
-        log("worker_failed", logging.CRITICAL, error)
+        if not isinstance(error, DeqlError):  # of these the supervisor is told
+            log("worker_failed", logging.CRITICAL, error)
         sys.exit(1)
 
 
@@ -56,16 +59,23 @@ class _Worker:
     def __init__(self) -> None:
         self._folder = os.environ[FOLDER]
         self._supervisor = self._connect({"kind": "worker", "pid": os.getpid()})
-        start, files = receive(self._supervisor)
+        start, _ = receive(self._supervisor)
         self._settings = settings = Settings.from_json(start["settings"])
         set_threads(settings.threads or max(1, thread_count() // settings.workers))
         self._metrics = Metrics()
-        self._holder = ModelHolder(None, self._reload)
+        self._holder = ModelHolder(reload=self._reload)
         self._reloads = ThreadPoolExecutor(_RELOADS_AT_ONCE, "reload")
         self.app = create_app(self._holder, settings, self._metrics)
         gc.freeze()  # what stays for good: collections need not look at it, and are short
-        self._next: ServingModel | None = _open(settings, files)
-        self._swap()
+        self._next: ServingModel | None = None
+        for _ in settings.models:
+            body, files = receive(self._supervisor)
+            try:
+                self._next = _open(settings, body["name"], files)
+            except DeqlError as error:
+                send(self._supervisor, {"failed": f"{settings.models[body['name']]} could not be loaded: {error}"})
+                raise
+            self._swap()
         threading.Thread(target=self._listen, name="control", daemon=True).start()
 
     def _connect(self, body: dict[str, Any]) -> Connection:
@@ -78,21 +88,21 @@ class _Worker:
             send(self._supervisor, {})  # who connects from now on is answered
             while True:
                 body, files = receive(self._supervisor)
-                send(self._supervisor, self._do(body["kind"], files))
+                send(self._supervisor, self._do(body, files))
         except (OSError, EOFError):  # nobody is there any more to end this process later
             shutil.rmtree(self._folder, ignore_errors=True)
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(self._settings.grace + 5)
             os._exit(1)
 
-    def _do(self, kind: str, files: dict[str, int]) -> dict[str, str]:
+    def _do(self, body: dict[str, Any], files: dict[str, int]) -> dict[str, str]:
         try:
-            if kind == "swap":
+            if body["kind"] == "swap":
                 self._swap()
             else:
                 self._next = None  # drop
-                if kind == "prepare":
-                    self._next = _open(self._settings, files)
+                if body["kind"] == "prepare":
+                    self._next = _open(self._settings, body["name"], files)
         except Exception as error:  # out of memory, say
             log("worker_failed", logging.ERROR, error)
             return {"failed": str(error) or type(error).__name__}
@@ -102,7 +112,7 @@ class _Worker:
         new, self._next = self._next, None
         assert new is not None
         self._holder.swap(new)
-        self._metrics.serving(len(new.items))
+        self._metrics.serving(new.served_as, len(new.items))
 
     async def _reload(self) -> dict[str, Any]:
         return await asyncio.get_running_loop().run_in_executor(self._reloads, self._ask_reload)
@@ -116,16 +126,17 @@ class _Worker:
         return result
 
 
-def _open(settings: Settings, files: dict[str, int]) -> ServingModel:
-    """The model of these files, warm."""
+def _open(settings: Settings, name: str, files: dict[str, int]) -> ServingModel:
+    """The model of these files, which has answered a few questions right."""
+    curve = settings.curve if name == next(iter(settings.models)) else None
     try:
         serving = ServingModel.open(
-            path_of(files["model"]), verify=False, example=settings.example, curve=settings.curve
+            path_of(files["model"]), verify=False, served_as=name, example=settings.example, curve=curve
         )
         if "rows" in files:
             attach_rows(serving.model, files["rows"])
     finally:
         for file in files.values():  # what is mapped stays
             os.close(file)
-    serving.warm()
+    rehearse(serving)
     return serving

@@ -1,0 +1,196 @@
+"""What answers look like, for /openapi.json: they are made as plain values, and tests hold them to this."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+__all__ = [
+    "CurveAnswer",
+    "DiagonalAnswer",
+    "ErrorAnswer",
+    "ExplainAnswer",
+    "ItemsAnswer",
+    "ModelAnswer",
+    "ModelsAnswer",
+    "NeighboursAnswer",
+    "RecommendAnswer",
+    "ReloadAnswer",
+    "SimilarAnswer",
+    "StatusAnswer",
+]
+
+
+class _Named(BaseModel):
+    item: int | str
+    title: str | None = None
+
+
+class _Part(_Named):
+    value: float
+
+
+class _Recommended(_Named):
+    score: float
+    because: list[_Part] | None = None
+    rest: float | None = None
+
+
+class _List(BaseModel):
+    recommendations: list[_Recommended]
+    from_popularity: bool = Field(description="No known item in the history: this is the popularity order.")
+    unknown: list[int | str] = Field(description="Items of the history that the model does not know.")
+
+
+class RecommendAnswer(BaseModel):
+    """One list for each history, and the checksum of the model that made them."""
+
+    checksum: str
+    results: list[_List]
+
+
+class ExplainAnswer(_Named):
+    """Parts that add up, with the rest, to the score exactly."""
+
+    checksum: str
+    score: float
+    parts: list[_Part]
+    rest: float
+    from_popularity: bool
+    unknown: list[int | str]
+
+
+class _Scored(_Named):
+    score: float
+
+
+class SimilarAnswer(_Named):
+    """The items that having one speaks for most."""
+
+    checksum: str
+    similar: list[_Scored]
+
+
+class _ItemCount(_Named):
+    count: int = Field(description="Users who have it.")
+
+
+class ItemsAnswer(BaseModel):
+    """Items found by name."""
+
+    items: list[_ItemCount]
+    more: bool
+
+
+class _Node(_ItemCount):
+    self: float = Field(description="What it adds to its own score.")
+
+
+class _Edge(BaseModel):
+    source: int | str = Field(alias="from")
+    target: int | str = Field(alias="to")
+    weight: float
+
+
+class NeighboursAnswer(_Named):
+    """A directed graph: having ``from`` adds ``weight`` to the score of ``to``."""
+
+    checksum: str
+    nodes: list[_Node]
+    edges: list[_Edge]
+
+
+class _Data(BaseModel):
+    users: int
+    items: int
+    interactions: int
+    titles: bool
+    ids: Literal["text", "integers"]
+
+
+class ModelAnswer(BaseModel):
+    """The model that is served."""
+
+    name: str = Field(description="What requests call it.")
+    model: str = Field(description="Its kind.")
+    parameters: dict[str, Any]
+    data: _Data
+    checksum: str
+    loaded: str
+    version: str
+    rule: dict[str, Any] | None
+    limits: dict[str, int]
+    example: list[_Named]
+    curve: bool
+
+
+class _ShortModel(BaseModel):
+    name: str = Field(description="What requests call it.")
+    model: str = Field(description="Its kind.")
+    checksum: str
+    users: int
+    items: int
+    rule: dict[str, Any] | None
+    curve: bool
+
+
+class ModelsAnswer(BaseModel):
+    """The models that are served; the first is that of requests that name none."""
+
+    models: list[_ShortModel]
+
+
+class DiagonalAnswer(BaseModel):
+    """A histogram of the diagonal of W."""
+
+    edges: list[float]
+    counts: list[int]
+    least: float
+    mean: float
+    largest: float
+
+
+class CurveAnswer(BaseModel):
+    """Metrics over b, as a search measured them on its validation users."""
+
+    metric: str
+    b: list[float | str | None]
+    values: dict[str, list[float | None]]
+    errors: dict[str, list[float | None]]
+    best: dict[str, float | str | None]
+    parameters: dict[str, Any]
+
+
+class StatusAnswer(BaseModel):
+    """That all is well."""
+
+    status: str
+    checksum: str | None = None
+
+
+class _Reloaded(BaseModel):
+    name: str
+    checksum: str
+    changed: bool
+
+
+class ReloadAnswer(BaseModel):
+    """The models that are served now; ``checksum`` is that of the first."""
+
+    checksum: str
+    changed: bool = Field(description="Whether any of them is another one.")
+    workers: int
+    seconds: float
+    models: list[_Reloaded]
+
+
+class _Error(BaseModel):
+    code: str = Field(description="Does not change between versions.")
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    """Why a request was not answered as asked."""
+
+    error: _Error
