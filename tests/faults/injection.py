@@ -70,6 +70,8 @@ class Operation:
     survived : callable or None
         Asserts, of the files before and of the folder after a fault, that nothing is lost. By default the files are
         as they were, or as they are once it is done: a fault may come after the rename.
+    again : callable
+        What is done before each try, beside putting the files back.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Operation:
     holds: Callable[[Path, Any], None]
     kinds: tuple[str, ...] = WRITING
     survived: Callable[[dict[str, bytes], Path], None] | None = None
+    again: Callable[[Path], object] = lambda folder: None
 
 
 @dataclass
@@ -125,6 +128,7 @@ def try_every_fault(operation: Operation, folder: Path, shim: Shim, quick: bool 
     before = _fresh(operation, folder)
     for _ in range(2):  # what is imported, compiled and cached the first time is not the operation's
         _set(folder, before)
+        operation.again(folder)
         operation.holds(folder, operation.act(folder))
     after = _files(folder)
     gc.collect()
@@ -156,6 +160,7 @@ def _try(
     """Whether the fault was met, and what was wrong then."""
     before, after = states
     _set(folder, before)
+    operation.again(folder)
     held, threads, wrong = _descriptors(), threading.active_count(), []
     error = result = None
     with shim.failing(*fault) as seen, _hang_noticed():

@@ -395,7 +395,8 @@ def _reload() -> Operation:
     reloading = Reloading()
     return Operation(
         "reload",
-        prepare=reloading.prepare,
+        prepare=lambda folder: None,
+        again=reloading.prepare,
         act=reloading.act,
         holds=reloading.holds,
         kinds=("write", "short write", "map", "truncate", "open", "read", "allocation"),

@@ -169,7 +169,7 @@ def _use_tiles(path: Path, random: Random) -> None:
 @cache
 def _app() -> Asker:
     model = deql.DEQL(1.0, 0.3, 0.5).fit(interactions())
-    return Asker(create_app(ModelHolder(ServingModel(model)), Settings("x.deql", quiet=True)))
+    return Asker(create_app(ModelHolder(ServingModel(model)), Settings({"x": "x.deql"}, quiet=True)))
 
 
 def _use_http(path: Path, random: Random) -> None:
