@@ -40,7 +40,7 @@ def test_what_once_did_harm_does_so_no_more(path, tmp_path):
         assert judge(path.name.partition("-")[0], copy, Random(number)) is None
 
 
-@pytest.mark.parametrize("target", set(TARGETS) - {"tiles"})
+@pytest.mark.parametrize("target", [target for target in TARGETS if target != "tiles"])
 def test_what_is_whole_is_used(target, tmp_path):
     """Else fuzzing would only ever see the first check that fails."""
     for path in seeds(target):
