@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.targets import NOT_OURS, make_case, use
+from tests.fuzz.targets import NOT_OURS, make_case, seeds, use
 
 MORE_MEMORY = 2**30
 """Bytes that a case may take beyond what the process has when it begins."""
@@ -66,7 +66,8 @@ class Session:
                 job = {"target": self.target, "seed": self.seed, "first": number, "last": self.last,
                        "seconds": end - time.monotonic(), "folder": folder}  # fmt: skip
                 command = [sys.executable, "-m", "tests.fuzz.runner", json.dumps(job)]
-                known = os.environ | {"DEQL_THREADS": "1", "POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+                known = os.environ | {"DEQL_THREADS": "1", "POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+                                      "MALLOC_ARENA_MAX": "2"}  # fmt: skip
                 done = subprocess.run(command, capture_output=True, text=True, env=known, errors="replace")
                 place = Path(folder, "place")
                 at = int(place.read_text().split()[0]) if place.exists() else number
@@ -116,7 +117,11 @@ def _work(job: dict[str, object]) -> None:
     target, seed = str(job["target"]), int(str(job["seed"]))
     folder = Path(str(job["folder"]))
     end = time.monotonic() + float(str(job["seconds"]))
-    for number in range(3):  # imports, kernels
+    for path in seeds(target) * 2:  # imports, kernels, threads with memory of their own
+        shutil.rmtree(folder / "case", ignore_errors=True)
+        (folder / "case").mkdir()
+        judge(target, Path(shutil.copy(path, folder / "case")), Random(0))
+    for number in range(10):
         try_case(target, -1, number, folder / "case")
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + MORE_MEMORY, resource.RLIM_INFINITY))

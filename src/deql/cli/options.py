@@ -42,6 +42,10 @@ class TableOptions:
     ] = None
     ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
     items: Annotated[Path | None, typer.Option(help="Table with the items' titles.")] = None
+    max_unpacked: Annotated[
+        str | None,
+        typer.Option(help="What a packed file may unpack to (1GiB or 100 times its size).", metavar="20GiB"),
+    ] = None
     min_weight: Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")] = None
     binary: Annotated[bool, typer.Option("--binary", help="Every interaction counts 1, whatever its weight.")] = False
     min_users_per_item: Annotated[int | None, typer.Option(help="Keep items with so many users. One pass.")] = None
@@ -68,6 +72,7 @@ class TableOptions:
             format=self.format,
             header=self.header,
             ids=self.ids,
+            max_unpacked=self.max_unpacked,
             progress=progress_wanted() and not quiet,
         )
         data = clean(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from scipy.sparse import issparse
 
+from deql._system.formatting import parse_bytes
 from deql._system.progress import stages
 from deql.data.interactions import Interactions, SparseMatrix
 from deql.data.readers.collect import Collector
@@ -40,6 +41,7 @@ def read_interactions(
     format: str | None = None,
     header: bool | None = None,
     ids: str = "auto",
+    max_unpacked: int | str | None = None,
     progress: bool = False,
 ) -> Interactions:
     """Read a table with a row for each interaction.
@@ -72,6 +74,9 @@ def read_interactions(
         Whether the first line of delimited text names the columns; else seen from the file.
     ids : {"auto", "text"}, default "auto"
         Ids are whole numbers if all of a column are, else text; "text" keeps all as text.
+    max_unpacked : int or str, optional
+        Bytes that a packed file may unpack to, such as ``"20GiB"``; if not given 1 GiB, or 100 times its own size if
+        that is more.
     progress : bool, default False
         Show a progress bar on standard error.
 
@@ -94,6 +99,7 @@ def read_interactions(
         raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}", parameter="ids")
     if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
         raise ParameterError(f"min_weight must be a number, got {min_weight!r}", parameter="min_weight")
+    most = None if max_unpacked is None else parse_bytes(max_unpacked, "max_unpacked")
     if isinstance(source, Interactions):
         raise ParameterError(
             "these are Interactions already: deql.clean leaves out what is not wanted", parameter="source"
@@ -106,10 +112,11 @@ def read_interactions(
             leave_out = [part for name in asked for part in (", ", Setting(name, noun=name))][1:]
             leave_out = leave_out or [Setting("format", noun="format"), " and ", Setting("ids", noun="ids")]
             raise ParameterError("a matrix has no columns to name: leave out ", *leave_out)
-        return with_titles(read_matrix(source, min_weight), items)
+        return with_titles(read_matrix(source, min_weight, most), items)
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None
-    table = open_table(source, tuple(one for one in (user, item, weight, time) if isinstance(one, str)), format, header)
+    named_columns = tuple(one for one in (user, item, weight, time) if isinstance(one, str))
+    table = open_table(source, named_columns, format, header, most)
     roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.has_header)
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""

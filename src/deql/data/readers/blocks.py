@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ __all__ = [
     "COMPRESSED",
     "Block",
     "blocks",
+    "check_unpacked",
     "error_at",
     "numbered_lines",
     "refuse_other_encodings",
@@ -30,6 +32,9 @@ __all__ = [
 COMPRESSED = (".gz", ".zst")
 LONGEST_LINE = 4 * 2**20
 """In bytes. Longer ones are refused: they are no rows of a table."""
+
+_MOST_UNPACKED, _MOST_RATIO = 2**30, 100
+"""Up to so many bytes, or so many times what is packed, a file may unpack to unless more is allowed."""
 
 _BLOCK = 2**21
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -85,7 +90,29 @@ def uncompressed_suffix(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
 
 
-def blocks(path: Path, header: bool = False, quoted: bool = False) -> Iterator[Block]:
+def check_unpacked(path: Path | str, packed: int, unpacked: int, most: int | None) -> None:
+    """Raise DataError if a file unpacks to more bytes than ``most``, or than tables ever do: a few MB may be terabytes.
+
+    Examples
+    --------
+    >>> check_unpacked("a.csv.gz", 2**20, 2**33, None)
+    Traceback (most recent call last):
+    ...
+    deql.errors.DataError: a.csv.gz has 1.0 MiB and unpacks to more than 1.0 GiB, as no table does: if it is to be \
+trusted, unpack it first or allow more with max_unpacked=…
+    """
+    limit = max(_MOST_UNPACKED, _MOST_RATIO * packed) if most is None else most
+    if unpacked > limit:
+        size = f"{packed / 2**20:,.1f} MiB"
+        why = ", as no table does: if it is to be trusted," if most is None else ", as allowed:"
+        raise DataError(
+            f"{path} has {size} and unpacks to more than {limit / 2**30:,.1f} GiB{why} unpack it first or allow more "
+            "with ",
+            Setting("max_unpacked"),
+        )
+
+
+def blocks(path: Path, header: bool = False, quoted: bool = False, max_unpacked: int | None = None) -> Iterator[Block]:
     """Blocks of about two megabytes, cut at line ends.
 
     Parameters
@@ -96,14 +123,17 @@ def blocks(path: Path, header: bool = False, quoted: bool = False) -> Iterator[B
         Leave out the first line that is not blank.
     quoted : bool, default False
         Line ends between quotation marks do not count.
+    max_unpacked : int, optional
+        See :func:`check_unpacked`.
 
     Raises
     ------
     DataError
-        If the file cannot be opened or decompressed to its end, or has a line too long for a table.
+        If the file cannot be opened or decompressed to its end, is packed too well, or has a line too long for a table.
     """
     rest = b""
     line = 1
+    unpacked, packed = 0, path.suffix.lower() in COMPRESSED
     with _opened(path) as (stream, raw):
         last = False
         while not last:
@@ -111,6 +141,9 @@ def blocks(path: Path, header: bool = False, quoted: bool = False) -> Iterator[B
             buffer[: len(rest)] = rest
             room = memoryview(buffer)[len(rest) : -1]
             filled = _fill(stream, room, path, line)
+            unpacked += filled
+            if packed:
+                check_unpacked(path, os.fstat(raw.fileno()).st_size, unpacked, max_unpacked)
             size = len(rest) + filled
             last = filled < len(room)
             if last and size and buffer[size - 1] != ord("\n"):

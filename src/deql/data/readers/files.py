@@ -52,7 +52,13 @@ class TableSource:
     rows: Callable[[ColumnRoles, bool, ProgressCallback | None], Iterator[ParsedRows]]
 
 
-def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header: bool | None) -> TableSource:
+def open_table(
+    source: Any,
+    wanted: tuple[str, ...],
+    format: str | None,
+    header: bool | None,
+    max_unpacked: int | None = None,
+) -> TableSource:
     """Find out how a source is laid out.
 
     Parameters
@@ -62,6 +68,8 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
         Columns the caller named.
     format, header : optional
         What the caller knows of the layout.
+    max_unpacked : int, optional
+        Bytes that a packed file may unpack to.
     """
     if not isinstance(source, str | os.PathLike):
         return _frame_table(as_polars(source), "the frame", "")
@@ -73,7 +81,7 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
         raise DataError(f"{path} is a folder with sparse matrices: name the .npz file itself")
     name = str(paths[0]) if len(paths) == 1 else f"{path} ({len(paths)} files)"
     if first.format == "parquet":
-        return _frame_table(scan_parquet(paths), name, "parquet")
+        return _frame_table(scan_parquet(paths, max_unpacked), name, "parquet")
     if first.format == "ndjson":
         layouts = [Layout("ndjson", ndjson_names(first_block(one))) for one in paths]
         first = layouts[0]
@@ -81,7 +89,9 @@ def open_table(source: Any, wanted: tuple[str, ...], format: str | None, header:
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
     has_header = first.header or first.format not in ("csv", "recbole")
-    return TableSource(name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts))
+    return TableSource(
+        name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts, max_unpacked)
+    )
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
@@ -174,14 +184,19 @@ def first_block(path: Path) -> Block:
 
 
 def _text_rows(
-    paths: list[Path], layouts: list[Layout], roles: ColumnRoles, text_ids: bool, report: ProgressCallback | None
+    paths: list[Path],
+    layouts: list[Layout],
+    max_unpacked: int | None,
+    roles: ColumnRoles,
+    text_ids: bool,
+    report: ProgressCallback | None,
 ) -> Iterator[ParsedRows]:
     """Rows of text files, parsed in threads a few blocks ahead."""
     total = sum(path.stat().st_size for path in paths)
     done = 0
     for path, layout in zip(paths, layouts, strict=True):
         quoted = layout.format in ("csv", "recbole") and len(layout.delimiter) == 1
-        parts = _with_progress(blocks(path, layout.header, quoted), report, done, total)
+        parts = _with_progress(blocks(path, layout.header, quoted, max_unpacked), report, done, total)
         match layout.format:
             case "lightgcn":
                 yield from map_ahead(partial(parse_lightgcn, roles=roles), parts)

@@ -10,7 +10,7 @@ from typing import Any
 
 from deql._system.lazy import nw, pl
 from deql._system.progress import ProgressCallback
-from deql.data.readers.blocks import error_at
+from deql.data.readers.blocks import check_unpacked, error_at
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError, Setting
@@ -18,6 +18,8 @@ from deql.errors import DataError, Setting
 __all__ = ["as_polars", "frame_names", "frame_rows", "scan_parquet", "unreadable"]
 
 _BATCH = 2**20
+_ROW_BYTES = 16
+"""Two ids as numbers: the least that a row unpacks to, whatever its encoding."""
 
 
 def as_polars(frame: Any) -> pl.LazyFrame:
@@ -97,16 +99,18 @@ def frame_names(frame: pl.LazyFrame, source: str) -> tuple[str, ...]:
     return names
 
 
-def scan_parquet(paths: Sequence[Path]) -> pl.LazyFrame:
-    """One or more Parquet files as a lazy frame."""
+def scan_parquet(paths: Sequence[Path], max_unpacked: int | None = None) -> pl.LazyFrame:
+    """One or more Parquet files as a lazy frame; refused if they say that they have too many rows for their size."""
     try:
-        frame = pl.scan_parquet(list(paths))
+        frame = pl.scan_parquet(list(paths), glob=False)  # a file's name may have a star in it
         frame.collect_schema()
+        rows = int(frame.select(pl.len()).collect().item())
     except unreadable() as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(
             f"{paths[0]} cannot be read as Parquet ({reason}): is it whole, and its ending right?"
         ) from None
+    check_unpacked(paths[0], sum(path.stat().st_size for path in paths), _ROW_BYTES * rows, max_unpacked)
     return frame
 
 

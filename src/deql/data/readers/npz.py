@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from zipfile import ZipFile
 
 from scipy.sparse import issparse, load_npz
 
 from deql.data.clean import clean
 from deql.data.interactions import Interactions, Step
+from deql.data.readers.blocks import check_unpacked
 from deql.errors import DataError, Setting
 
 __all__ = ["read_matrix"]
 
 
-def read_matrix(source: Any, min_weight: float | None) -> Interactions:
+def read_matrix(source: Any, min_weight: float | None, max_unpacked: int | None = None) -> Interactions:
     """A sparse matrix, or the file that :func:`scipy.sparse.save_npz` made of it, as Interactions.
 
     With ``min_weight`` only values of at least that much stay, and count 1 each.
@@ -25,7 +27,7 @@ def read_matrix(source: Any, min_weight: float | None) -> Interactions:
     >>> read_matrix(csr_array([[1, 5], [4, 0]]), min_weight=4)
     Interactions(2 users × 2 items, 2 interactions)
     """
-    matrix: Any = source if issparse(source) else _load(source)
+    matrix: Any = source if issparse(source) else _load(source, max_unpacked)
     name = "the matrix" if issparse(source) else str(source)
     try:
         data = Interactions.from_csr(matrix)
@@ -41,10 +43,16 @@ def read_matrix(source: Any, min_weight: float | None) -> Interactions:
     return data if min_weight is None else clean(data, min_weight=min_weight, binary=True)
 
 
-def _load(path: Any) -> Any:
+def _load(path: Any, max_unpacked: int | None) -> Any:
     try:
+        with ZipFile(path) as file:
+            parts = file.infolist()
+        packed, unpacked = (sum(getattr(one, size) for one in parts) for size in ("compress_size", "file_size"))
+        check_unpacked(path, packed, unpacked, max_unpacked)
         return load_npz(path)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}") from None
+    except DataError:
+        raise
     except Exception as error:  # zip, NumPy and SciPy each have their own
         raise DataError(f"{path} is not a sparse matrix saved by scipy.sparse.save_npz: {error}") from None
