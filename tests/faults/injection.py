@@ -40,7 +40,7 @@ _NUMBA_LEAKS = "Allocation failed (probably too large)"
 """What a kernel says that could not allocate: numba does not give back the arrays that it was handed, then."""
 
 _HANG_SECONDS = 30
-_QUICK_STEP = 20
+_QUICK_STEPS = {"allocation": 20, "open": 8}
 _MOST = 5000
 """Faults of one kind in one operation: more would be an operation too large to be tried like this."""
 
@@ -125,7 +125,7 @@ class Shim:
 def try_every_fault(operation: Operation, folder: Path, shim: Shim, quick: bool = False) -> Outcome:
     """Fail each call of each kind in turn, alone and with all that follow, and look at what is left.
 
-    Quick, only some of the allocations are tried, of which there are hundreds: the first ones, then every twentieth.
+    Quick, only some of the allocations and opens are tried, of which there are hundreds: the first ones, then a few.
     """
     outcome = Outcome(operation.name)
     before = _fresh(operation, folder)
@@ -138,10 +138,10 @@ def try_every_fault(operation: Operation, folder: Path, shim: Shim, quick: bool 
     gc.freeze()
     for kind in operation.kinds:
         for stays in (False, True):
-            thinned = quick and kind == "allocation"
+            thinned = quick and kind in _QUICK_STEPS
             if stays and (thinned or kind == "short write"):
                 continue
-            for n in [*range(1, 6), *range(6, _MOST, _QUICK_STEP)] if thinned else range(1, _MOST):
+            for n in [*range(1, 6), *range(6, _MOST, _QUICK_STEPS[kind])] if thinned else range(1, _MOST):
                 what = f"{operation.name}: {kind} {n}{' and all that follow' if stays else ''}"
                 hit, wrong = _try(operation, folder, shim, (kind, n, stays), (before, after))
                 if not hit:

@@ -348,7 +348,7 @@ def _commands() -> list[Operation]:
             lambda folder: (with_split(folder), (folder / "page.html").write_bytes(b"what was there before")),
             _command("evaluate", "a.split", "ease:l2=1", "--report", "page.html"),
             is_page,
-            IO,
+            ("write", "short write", "sync", "rename"),  # drawing takes a second, and opens what matplotlib wants
         ),
         Operation(
             "deql recommend",
