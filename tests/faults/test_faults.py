@@ -1,6 +1,7 @@
 """Whatever call fails, nothing is lost, the error is clear, and the next try succeeds.
 
-`python -m tests.faults` tries every fault of every operation and counts them; here most allocations and opens are left out.
+`python -m tests.faults` tries every fault of every operation and counts them; here most allocations and opens are not
+tried.
 """
 
 from __future__ import annotations

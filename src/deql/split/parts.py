@@ -242,4 +242,6 @@ def _unpack_part(name: str, arrays: Arrays, users: Any, common: dict[str, Any]) 
     matrix = csr_array((data, indices, indptr), shape=(len(users), len(common["items"])))
     check_compressed(matrix)
     times = np.array(arrays[f"{name}_times"]) if f"{name}_times" in arrays else None
+    if times is not None and (times.dtype != np.float64 or times.ndim != 1 or not np.isfinite(times).all()):
+        raise ValueError("its times are not all finite numbers")
     return Interactions(matrix, users, times=times, **common)
