@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError
-from deql.linalg.engines.memory import Blas, invert_in_memory
+from deql.linalg.engines.disk_products import Blas
+from deql.linalg.engines.memory import invert_in_memory
 from deql.linalg.packed import PackedSymmetric, mirror_lower, multiply
 from deql.linalg.sweep import InPlace, sweep
 from deql.linalg.tiling import choose_tile

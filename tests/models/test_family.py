@@ -220,7 +220,7 @@ def test_fit_on_many_items_goes_through_tiles():
     n = 2300
     R = csr_array((generator.random((800, n)) < 0.02).astype(np.float32))
     model = deql.DEQL(20.0, 0.3, 0.5).fit(R)
-    assert model.precision_.n_blocks == 18
+    assert model.precision_.n_blocks == 12
     S = (R.T @ R).toarray().astype(float)
     P = np.linalg.inv(S + np.diag(0.3 / 0.7 * np.diag(S) + 20.0))
     gain, shift = deql.rules.decoupled(np.diag(P), np.diag(S), l2=20.0, dropout=0.3, b=0.5)

@@ -1,4 +1,4 @@
-"""The cubic step: a symmetric block sweep that inverts a matrix where it lies, wherever that is."""
+"""The cubic step: a symmetric block sweep that inverts a matrix where it lies, on a disk or a device."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from deql._system.progress import ProgressCallback
-from deql.errors import NotPositiveDefiniteError
 from deql.linalg.packed import PackedSymmetric
 
-__all__ = ["BlockProducts", "InPlace", "Piece", "Tiles", "not_positive", "sweep"]
+__all__ = ["BlockProducts", "InPlace", "Piece", "Tiles", "sweep"]
 
 
 class Piece(NamedTuple):
@@ -54,19 +53,6 @@ class BlockProducts(Protocol):
         """Add sign · N_i·A_jᵀ to the piece in rows i and columns j."""
 
 
-def not_positive(column: int) -> NotPositiveDefiniteError:
-    """The error for the first column whose pivot is not positive.
-
-    Examples
-    --------
-    >>> not_positive(3).indices
-    [3]
-    """
-    return NotPositiveDefiniteError(
-        f"the matrix is not positive definite: the pivot of column {column} is not positive", [column]
-    )
-
-
 def sweep(tiles: Tiles, products: BlockProducts, report: ProgressCallback | None = None, done: int = 0) -> None:
     """Replace a symmetric positive definite matrix by its inverse.
 
@@ -101,7 +87,7 @@ def sweep(tiles: Tiles, products: BlockProducts, report: ProgressCallback | None
     >>> import numpy as np
     >>> from deql.linalg.packed import PackedSymmetric
     >>> from deql.linalg.sweep import InPlace
-    >>> from deql.linalg.engines.memory import Blas
+    >>> from deql.linalg.engines.disk_products import Blas
     >>> a = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]]), tile=2)
     >>> sweep(InPlace(a), Blas(a.dtype))
     >>> a.to_dense().round(4)

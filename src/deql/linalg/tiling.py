@@ -36,17 +36,17 @@ def choose_tile(n: int) -> int:
 
     A step's panel costs 3·tile/n of the whole work and its pass over the matrix is memory traffic
     that narrow tiles repeat more often; measured on two cores, n/32 balances the two between 5,000
-    and 12,000 columns. Up to about 2,000 columns one LAPACK call on the whole matrix is fastest and
-    memory does not matter, so the matrix is one tile.
+    and 12,000 columns, and products narrower than 192 are slow. Up to about 500 columns one LAPACK
+    call on the whole matrix is fastest, so the matrix is one tile.
 
     Examples
     --------
-    >>> choose_tile(900), choose_tile(5834), choose_tile(12_000), choose_tile(38_048)
-    (900, 192, 384, 1024)
+    >>> choose_tile(500), choose_tile(5834), choose_tile(12_000), choose_tile(38_048)
+    (500, 192, 384, 1024)
     """
-    if n <= 2048:
+    if n <= 512:
         return n
-    return min(max(round(n / 32 / STRIP), 2), 16) * STRIP
+    return min(max(round(n / 32 / STRIP), 3), 16) * STRIP
 
 
 def device_tile(n: int) -> int:

@@ -15,9 +15,9 @@ from deql._system.progress import Stage
 from deql._system.threads import blas_limited
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, TileFileError
 from deql.io.container import digest
+from deql.linalg.engines.disk_products import Blas
 from deql.linalg.engines.disk_tiles import DiskTiles
 from deql.linalg.engines.engine import Engine, Problem, Solved
-from deql.linalg.engines.memory import Blas
 from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.engines.tile_file import BUFFERS
 from deql.linalg.engines.tile_folder import Scratch, TileFolder, as_path, has_checkpoint, scratch_folder
@@ -184,7 +184,7 @@ def invert_on_disk(
                 f"{_mib(budget)} are too little to go on with it",
                 parameter="memory",
             )
-        with DiskTiles(place, n, tile, pivot, dtype) as tiles, blas_limited():
+        with DiskTiles(place, n, tile, pivot, dtype) as tiles, blas_limited(1):
             if found is None:
                 report = stage("Gram matrix")
                 bands = gram_bands(problem.matrix, weights=problem.weights, dtype=dtype, tile=tile, report=report)
@@ -219,16 +219,18 @@ def least_budget(n: int, dtype: DTypeLike, tile: int | None = None) -> int:
     Examples
     --------
     >>> least_budget(20_108, "float32") // 2**20
-    109
+    110
     """
     tile = tile or choose_tile(n)
     return working_memory(n, tile, dtype, tile)
 
 
 def working_memory(n: int, tile: int, dtype: DTypeLike, pivot: int) -> int:
-    """Bytes that pivots of some width take: two panels, the inverse of a pivot, and slabs."""
+    """Bytes that pivots of some width take: two panels, the inverse of a pivot with panels of its own, and slabs."""
     pivot = min(pivot, n)
-    return (2 * n * pivot + pivot * pivot + BUFFERS * pivot * min(tile, n)) * np.dtype(dtype).itemsize
+    own = choose_tile(pivot) % pivot  # one tile needs no panels
+    inverse = pivot * pivot + own * (2 * pivot + 3 * own)
+    return (2 * n * pivot + inverse + BUFFERS * pivot * min(tile, n)) * np.dtype(dtype).itemsize
 
 
 def widest_pivot(n: int, tile: int, dtype: DTypeLike, budget: int) -> int:

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from deql.errors import ParameterError
-from deql.linalg.sweep import Piece, not_positive
+from deql.linalg.blas import not_positive
+from deql.linalg.sweep import Piece
 from deql.linalg.tiling import ARITHMETICS
 
 __all__ = ["Products", "arithmetic_set"]

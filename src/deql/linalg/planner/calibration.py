@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from deql._system.threads import blas_limited, thread_count
-from deql.linalg.engines.memory import Blas
+from deql._system.threads import blas_limited, run_slices, thread_count
+from deql.linalg.blas import gemm
 from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
+from deql.linalg.parallel_sweep import TASK_FLOPS
 from deql.linalg.sweep import Piece
 
 __all__ = ["Rates", "device_rates", "disk_rates", "measure_rates", "predict", "product_rate"]
@@ -32,20 +33,33 @@ Rates = dict[str, float]
 
 
 def product_rate(dtype: str, tile: int) -> float:
-    """Flops in a second of products as the sweep makes them, with as many threads as it would use.
+    """Flops in a second of products as the sweep makes them, by as many threads as it would use.
+
+    What all of them did over all of the time counts, not the quickest product: on a busy machine a fit gets no more.
 
     Examples
     --------
     >>> product_rate("float32", 64) > 1e6
     True
     """
-    width, rows = min(tile, 1024), 2048
-    products, values = Blas(dtype), np.zeros((rows, width), dtype)
-    panel = products.panel(rows, width)
-    panel[:] = 1
-    products.solve(panel, np.eye(width, dtype=dtype))
-    with blas_limited():
-        return 2 * rows * width * width * _per_second(lambda: products.update(Piece(0, 0, values), -1))
+    width = min(tile, 1024)
+    rows = max(width, TASK_FLOPS // (2 * width * width))
+    threads = thread_count()
+    done = np.zeros(threads)
+    panel, inverse = np.ones((rows, width), dtype), np.ones((width, width), dtype)
+
+    def work(first: int, _last: int) -> None:
+        values = np.zeros((rows, width), dtype)
+        gemm(1.0, panel, inverse, 0.0, values)  # the first product, and its memory, do not count
+        begin = perf_counter()
+        while (seconds := perf_counter() - begin) < _SECONDS or not done[first]:
+            gemm(0.5, panel, inverse, 0.5, values)
+            done[first] += 1
+        done[first] /= seconds
+
+    with blas_limited(1):
+        run_slices(work, range(threads + 1))
+    return float(2 * rows * width * width * done.sum())
 
 
 def disk_rates(folder: Path, size: int = 2**26) -> tuple[float, float]:
