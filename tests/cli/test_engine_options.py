@@ -107,11 +107,34 @@ def test_an_interrupted_fit_on_disk_goes_on_with_the_same_command(capsys, events
     monkeypatch.setattr(DiskTiles, "fill", lambda *given: filled.append(given))
     code, _, err = ran(capsys, *command)
     assert code == 0
-    assert f"going on with the tiles in {tiles}\n" in err
+    assert f"{tiles} has tiles: if they are of this fit, it goes on with them\n" in err
     assert not filled, "the Gram matrix was there"
     assert not tiles.exists()
     expected = deql.DEQL().fit(deql.read_interactions(events)).weights()
     np.testing.assert_allclose(deql.load(tmp_path / "a.deql").weights(), expected, atol=1e-5)
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_tiles_that_are_no_use_get_one_piece_of_advice(capsys, events, tmp_path, monkeypatch):
+    """Of another fit, or damaged: what was said before and after contradicted that they are to be deleted."""
+    from deql.linalg.engines.disk import DiskTiles
+
+    command = ["fit", events, "-o", tmp_path / "a.deql", "--engine", "disk", "--folder", tmp_path / "tiles"]
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskTiles, "scatter", interrupted)
+        assert ran(capsys, *command)[0] == 130
+    for other in (["--l2", "7"], []):
+        if not other:
+            for path in (tmp_path / "tiles").glob("*.bin"):
+                path.write_bytes(bytes(path.stat().st_size))
+        code, _, err = ran(capsys, *command, *other)
+        assert code == 2
+        assert "going on" not in err
+        assert "the same command goes on" not in err
+        assert err.count("delete") == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")

@@ -300,3 +300,18 @@ def test_the_repr_shows_what_differs_from_the_defaults():
     own = deql.CustomLinear(np.eye(3), popularity_power=0.1)
     assert repr(own) == "CustomLinear(W=<3 × 3 ndarray>, popularity_power=0.1)"
     assert repr(deql.EASE(engine=deql.engines.Disk("4GiB"))) == "EASE(engine=Disk(memory='4GiB'))"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"memory": "4GiB"}, r"say engine=deql\.engines\.Disk\(memory='4GiB'\)"),
+        ({"folder": "tiles"}, r"Disk\(folder='tiles'\)"),
+        ({"device": "cuda:1"}, r"Torch\(device='cuda:1'\)"),
+        ({"precision": "tf32"}, r"Torch\(arithmetic='tf32'\)"),
+    ],
+)
+def test_who_gives_an_engine_s_parameter_to_a_model_is_told_where_it_goes(given, said):
+    for kind in (deql.EASE, deql.DEQL):
+        with pytest.raises(deql.ParameterError, match=said):
+            kind(**given)

@@ -13,7 +13,7 @@ import typer
 from deql._system.threads import set_threads
 from deql.cli.output import say
 from deql.data import Interactions
-from deql.errors import DeqlError, ParameterError
+from deql.errors import DeqlError, ParameterError, TileFileError
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.tile_folder import has_checkpoint
 from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from_config
@@ -90,7 +90,7 @@ def fit_resumably(estimator: LinearAutoencoder, interactions: Interactions, tile
     if isinstance(engine, Disk):
         estimator.engine = engine
         if begun:
-            say(f"going on with the tiles in {tiles}")
+            say(f"{tiles} has tiles: if they are of this fit, it goes on with them")
         elif not tiles.is_dir() or not any(tiles.iterdir()):
             say(f"the tiles are kept in {tiles}")
     with kept_until_saved(tiles):
@@ -103,7 +103,8 @@ def kept_until_saved(tiles: Path) -> Iterator[None]:
     """Say, when a fit or its saving ends early, that the same command goes on with what was done."""
     try:
         yield
-    except (KeyboardInterrupt, DeqlError, OSError):
-        if has_checkpoint(tiles):
+    except (KeyboardInterrupt, DeqlError, OSError) as error:
+        # What is wrong with tiles is said with what to do about it, which may be to delete them.
+        if has_checkpoint(tiles) and not isinstance(error, TileFileError):
             say(f"no model was saved, but what was done is kept in {tiles}: the same command goes on from there")
         raise

@@ -84,6 +84,16 @@ class LinearAutoencoder(Recommender):
     dtype: str = field(default="float32", kw_only=True)
     progress: bool = field(default=False, kw_only=True)
 
+    def __new__(cls, *_given: Any, **named: Any) -> Self:
+        """Tell who gives a parameter of an engine to the model, as in version 0.1, where it goes."""
+        for name, engine in _OF_ENGINES.items():
+            if name in named and name not in cls.__dataclass_fields__:
+                now = {"precision": "arithmetic"}.get(name, name)
+                raise ParameterError(
+                    f"{name} is the engine's: say engine=deql.engines.{engine}({now}={named[name]!r})", parameter=name
+                )
+        return super().__new__(cls)
+
     @abstractmethod
     def _rule(self, precision_diagonal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Gain and shift before the popularity power."""
@@ -439,6 +449,7 @@ class LinearAutoencoder(Recommender):
         return parts, score
 
 
+_OF_ENGINES = {"memory": "Disk", "folder": "Disk", "device": "Torch", "arithmetic": "Torch", "precision": "Torch"}
 _SHARED = [field.name for field in dataclasses.fields(LinearAutoencoder)]
 _FROM_FIT = (
     "precision_",

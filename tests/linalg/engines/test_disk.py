@@ -391,7 +391,7 @@ def test_sizes_for_the_planner():
     ids=repr,
 )  # fmt: skip
 def test_a_manifest_without_sense_and_with_a_right_checksum(tmp_path, change):
-    killed(tmp_path, 12)
+    killed(tmp_path, 3, "replace")
     place = tmp_path / "deql-tiles.json"
     content = json.loads(json.loads(place.read_text())["content"]) | change
     text = json.dumps({name: value for name, value in content.items() if value is not None})
@@ -402,7 +402,7 @@ def test_a_manifest_without_sense_and_with_a_right_checksum(tmp_path, change):
 
 
 def test_probes_whose_header_is_none(tmp_path):
-    killed(tmp_path, 12)
+    killed(tmp_path, 3, "replace")
     probes = tmp_path / "deql-probes.npy"
     probes.write_bytes(probes.read_bytes().replace(b"}", b"(", 1))
     with pytest.raises(TileFileError, match="missing or damaged"):
