@@ -1,4 +1,4 @@
-"""A model that answers nonsense is found out before it is served, and one that does not is served, whatever its kind."""
+"""A model that answers nonsense is found out before it is served; one that does not is served, whatever its kind."""
 
 from __future__ import annotations
 
