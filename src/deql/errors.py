@@ -132,12 +132,19 @@ def name_some(names: Sequence[Any] | NDArray[Any], limit: int = 5) -> str:
     >>> name_some(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
-    shown = ", ".join(_short(repr(name.item() if hasattr(name, "item") else name)) for name in names[:limit])
+    shown = ", ".join(shorten(repr(name.item() if hasattr(name, "item") else name)) for name in names[:limit])
     rest = len(names) - limit
     return f"{shown} and {rest:,} more" if rest > 0 else shown
 
 
-def _short(text: str, limit: int = 60) -> str:
+def shorten(text: str, limit: int = 60) -> str:
+    """The beginning of a text that may be of any length.
+
+    Examples
+    --------
+    >>> shorten("a" * 100, limit=5)
+    'aaaa…'
+    """
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

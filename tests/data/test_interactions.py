@@ -147,3 +147,10 @@ def test_weights_keep_their_digits():
     data = Interactions.from_pairs(["u", "v"], ["a", "b"], [0.1, 16777217.0])
     assert data.matrix.data.tolist() == [0.1, 16777217.0]
     assert Interactions.from_pairs(["u", "v"], ["a", "b"], [0.5, 3]).matrix.dtype == np.float32
+
+
+def test_rows_that_end_before_they_begin_where_differences_go_around():
+    matrix = csr_array(np.eye(3, dtype=np.float32))
+    matrix.indptr = np.array([0, 1, 2, -(2**31)], np.int32)
+    with pytest.raises(DataError, match="contradicts itself"):
+        Interactions.from_csr(matrix)

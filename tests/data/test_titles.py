@@ -142,3 +142,13 @@ def test_a_folder_is_no_table_of_titles(tmp_path):
 
 def test_a_mapping_of_other_ids():
     refused({"a": "b"}, "no item has a title in the table of titles: its ids are like 'a', .*is it the right table")
+
+
+def test_damaged_parquet(tmp_path):
+    data = Interactions.from_pairs(["ann"], ["tea"])
+    path = tmp_path / "titles.parquet"
+    pl.DataFrame({"item": ["tea"] * 99, "title": [f"Tea {place}" for place in range(99)]}).write_parquet(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + bytes(40) + content[44:])
+    with pytest.raises(DeqlError, match="cannot be read as Parquet"):
+        with_titles(data, path)

@@ -368,3 +368,16 @@ def test_a_journal_has_the_curve_for_the_page(tmp_path, finished):
     path.write_bytes(finished[1].replace(b'"curve"', b'"swerve"'))
     with pytest.raises(JournalError, match="damaged"):
         curves.read_curve(path)
+
+
+@pytest.mark.parametrize("name", ["curve", "rival", "judged"])
+@pytest.mark.parametrize("value", ["x", {"b": [1.0], "values": {"ndcg@20": []}, "errors": {}}], ids=str)
+def test_an_end_without_sense(split, finished, tmp_path, name, value):
+    *lines, last = finished[1].splitlines()
+    end = json.loads(last)
+    assert end["step"] == "end"
+    end[name] = [value]
+    path = tmp_path / "j"
+    path.write_bytes(b"\n".join([*lines, json.dumps(end).encode(), b""]))
+    with pytest.raises(JournalError, match=r"the last step of .* is damaged"):
+        deql.tune(split, SMALL, journal=path)

@@ -14,6 +14,7 @@ from deql.io.model_file import _KIND, digest
 from tests import fixtures
 
 FILES = {path.stem: path for path in sorted(Path(fixtures.__file__).parent.glob("files-0.1/*.deql"))}
+del FILES["titles"]  # whose ids are numbers
 
 # What takes as long to look through as to read: P, and all but the diagonal of a dense W.
 LARGE = {"precision", "weights"}

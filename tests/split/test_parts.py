@@ -1,3 +1,4 @@
+import json
 import os
 from dataclasses import replace
 
@@ -11,7 +12,9 @@ from scipy.sparse import csr_array
 import deql
 from deql import Interactions, ModelFileError, Popularity
 from deql.errors import DeqlError, SplitFileError
+from deql.io import container
 from deql.split import HeldOut, Split, load_split, split_leave_last, split_strong, split_weak
+from deql.split.parts import _KIND
 from tests.split.common import parts, tables
 
 
@@ -178,3 +181,36 @@ class TestSaving:
         seen, held_out = (replace(part, items=split.train.items[::-1]) for part in vars(split.test).values())
         with pytest.raises(SplitFileError, match="only if test has the items of train in the same order"):
             replace(split, test=HeldOut(seen, held_out)).save(path)
+
+
+def _times(value):
+    return lambda facts, arrays: arrays.update(train_times=np.full(len(arrays["train_data"]), value))
+
+
+def _ends(facts, arrays):
+    """Ends that go around where differences of 32 bits do."""
+    arrays["train_indptr"] = arrays["train_indptr"].astype(np.int32)
+    arrays["train_indptr"][-1] = -(2**31)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda facts, arrays: arrays.update(train_users=np.zeros_like(arrays["train_users"])),
+        _times(np.nan),
+        _times(1),
+        _ends,
+        lambda facts, arrays: facts.update(dropped="nothing"),
+        lambda facts, arrays: facts.update(parameters={"test_users": {}}),
+        lambda facts, arrays: facts.update(seed=[1]),
+    ],
+    ids=["users twice", "times that are not finite", "times of another type", "ends", "dropped", "parameters", "seed"],
+)
+def test_nonsense_with_a_right_checksum_is_refused(path, split, damage):
+    split.save(path)
+    metadata, arrays = container.read(_KIND, path)
+    facts, arrays = json.loads(metadata["split"]), {name: np.array(array) for name, array in arrays.items()}
+    damage(facts, arrays)
+    container.write(_KIND, path, {"split": json.dumps(facts)}, arrays)
+    with pytest.raises(SplitFileError, match="is damaged"):
+        load_split(path)

@@ -16,7 +16,7 @@ from deql.data.interactions import Interactions, ItemId
 from deql.data.readers.blocks import Block, blocks
 from deql.data.readers.columns import find_known
 from deql.data.readers.delimited import read_text
-from deql.data.readers.frames import as_polars, scan_parquet
+from deql.data.readers.frames import as_polars, scan_parquet, unreadable
 from deql.data.readers.sniff import layout_of
 from deql.errors import DataError, name_some, printable
 
@@ -94,7 +94,10 @@ def _read_file(path: Path) -> pl.DataFrame:
         raise DataError(f"there is no file {path} with the titles")
     layout = layout_of(path)
     if layout.format == "parquet":
-        return scan_parquet([path]).collect()
+        try:
+            return scan_parquet([path]).collect()
+        except unreadable() as error:
+            raise DataError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     if layout.format == "ndjson":
         try:
             return pl.concat([pl.read_ndjson(bytes(part)) for part in blocks(path)], how="diagonal_relaxed")

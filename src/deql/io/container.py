@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from deql._system.formatting import parse_json
 from deql._version import __version__
-from deql.errors import DeqlError
+from deql.errors import DeqlError, shorten
 from deql.io.atomic import replace_file
 
 __all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "unpack_text", "write"]
@@ -79,7 +79,8 @@ def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, 
     version = metadata.get("format_version", "")
     if not re.fullmatch("[0-9]+", version) or int(version) > kind.version:
         raise kind.error(
-            f"{path} has format version {version or 'none'}, written by deql {metadata.get('library_version', '?')}; "
+            f"{path} has format version {shorten(version) or 'none'}, written by deql "
+            f"{shorten(metadata.get('library_version', '?'))}; "
             f"this is deql {__version__}, which reads up to {kind.version}: update deql"
         )
     expected = metadata.pop("checksum", "")

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from deql._system.formatting import as_json, parse_json
-from deql.errors import JournalError, Setting, reason
+from deql.errors import JournalError, Setting, name_some, reason
 from deql.io.atomic import try_lock
 
 __all__ = ["Journal", "read_records"]
@@ -177,7 +177,7 @@ def _search_of(line: bytes, path: Path | None, kind: str) -> Record:
         raise _foreign(path, kind)
     if found.get("version") != VERSION:
         raise JournalError(
-            f"{path} is of version {found.get('version')}, this library reads {VERSION}: name another ",
+            f"{path} is of version {name_some([found.get('version')])}, this library reads {VERSION}: name another ",
             Setting("journal", noun="file"),
         )
     return dict(found["search"])

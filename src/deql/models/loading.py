@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from deql import models
-from deql.errors import ModelFileError
+from deql.errors import ModelFileError, name_some
 from deql.io.model_file import damage_reported, read
 from deql.models.base import Recommender
 
@@ -45,7 +45,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Recommender:
     path = Path(path)
     record = read(path, verify=verify)
     if record.name not in models.MODEL_NAMES:
-        raise ModelFileError(f"{path} holds a model of the unknown kind {record.name!r}: update deql")
+        raise ModelFileError(f"{path} holds a model of the unknown kind {name_some([record.name])}: update deql")
     kind: type[Recommender] = getattr(models, record.name)
     with damage_reported(path):
         return kind._from_record(record)

@@ -15,6 +15,7 @@ from scipy.sparse import csc_array, csr_array, issparse
 from deql._system.checks import check_range
 from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, read_only, run_slices
+from deql.data.interactions import check_compressed
 from deql.errors import ParameterError
 from deql.io.model_file import vector
 from deql.models.base import Recommender
@@ -322,7 +323,7 @@ class ExplicitAutoencoder(StoredWeights):
         else:
             self.weights_ = csc_array((arrays["values"], arrays["rows"], np.array(arrays["indptr"])), shape=(n, n))
             # The kernels trust these.
-            self.weights_.check_format(full_check=True)
+            check_compressed(self.weights_)
             if not self.weights_.has_canonical_format:
                 raise ValueError("the rows of a column are not in order")
         if self.weights_.shape != (n, n):

@@ -120,7 +120,7 @@ def read_curve(path: Path) -> dict[str, Any]:
         raise JournalError(f"the search of {path} is not finished, so it has no curve over b yet: let deql tune finish")
     try:
         return curve_of(BCurve(**end["curve"]), end["best"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         raise JournalError(f"the last step of {path} is damaged: delete that line and run deql tune again") from None
 
 

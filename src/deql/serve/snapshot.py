@@ -271,7 +271,11 @@ def in_memory(name: str, size: int) -> int:
     else:
         with tempfile.TemporaryFile() as nameless:
             file = os.dup(nameless.fileno())
-    os.truncate(file, size)
+    try:
+        os.truncate(file, size)
+    except BaseException:
+        os.close(file)
+        raise
     return file
 
 

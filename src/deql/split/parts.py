@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from deql._system.formatting import parse_json
 from deql.data import Interactions, Step
-from deql.data.interactions import InteractionsLike
+from deql.data.interactions import InteractionsLike, check_compressed
 from deql.errors import DataError, SplitFileError
 from deql.io import container
 from deql.io.container import Arrays, FileKind, pack_text, unpack_text
@@ -188,6 +188,8 @@ def load_split(path: str | os.PathLike[str]) -> Split:
             "titles": unpack_text("titles", arrays) if facts["titles"] else None,
             "steps": tuple(Step(**step) for step in facts["steps"]),
         }
+        _check_facts(facts)
+        _check_unique("items", common["items"])
         train = _unpack_part("train", arrays, unpack_text("train_users", arrays), common)
 
         def part(name: str) -> HeldOut:
@@ -202,6 +204,21 @@ def load_split(path: str | os.PathLike[str]) -> Split:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise SplitFileError(f"{path} is damaged: {error}") from None
+
+
+def _check_facts(facts: dict[str, Any]) -> None:
+    """Raise ValueError or KeyError unless these are facts about a split."""
+    counts = isinstance(facts["dropped"], dict) and all(type(one) is int for one in facts["dropped"].values())
+    shares = isinstance(facts["parameters"], dict) and all(
+        type(one) in (int, float) and np.isfinite(one) for one in facts["parameters"].values()
+    )
+    if not counts or not shares or type(facts["protocol"]) is not str or type(facts["seed"]) not in (int, type(None)):
+        raise ValueError("what it says of the protocol makes no sense")
+
+
+def _check_unique(what: str, ids: Any) -> None:
+    if len(set(ids.tolist())) != len(ids):
+        raise ValueError(f"its {what} are not unique")
 
 
 def _pack(name: str, values: Any) -> Arrays:
@@ -220,8 +237,11 @@ def _pack_part(name: str, part: Interactions) -> Arrays:
 
 def _unpack_part(name: str, arrays: Arrays, users: Any, common: dict[str, Any]) -> Interactions:
     """A part in memory of its own: the file may be replaced, and kernels want ordinary arrays."""
+    _check_unique("users", users)
     data, indices, indptr = (np.array(arrays[f"{name}_{field}"]) for field in ("data", "indices", "indptr"))
     matrix = csr_array((data, indices, indptr), shape=(len(users), len(common["items"])))
-    matrix.check_format(full_check=True)
+    check_compressed(matrix)
     times = np.array(arrays[f"{name}_times"]) if f"{name}_times" in arrays else None
+    if times is not None and (times.dtype != np.float64 or times.ndim != 1 or not np.isfinite(times).all()):
+        raise ValueError("its times are not all finite numbers")
     return Interactions(matrix, users, times=times, **common)

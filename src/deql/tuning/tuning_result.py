@@ -49,6 +49,11 @@ class BCurve:
     values: dict[str, list[float]]
     errors: dict[str, list[float]]
 
+    def __post_init__(self) -> None:
+        several = [*self.values.values(), *self.errors.values()]
+        if not self.b or not self.values or any(len(one) != len(self.b) for one in several):
+            raise ValueError("a curve needs a value and an error for each b")
+
     def best(self, metric: str) -> float:
         """The b with the best value; of equal ones the smallest."""
         values = self.values[metric]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 from deql._system.formatting import as_json
@@ -25,6 +26,8 @@ CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
 _ROUNDING = 1e-3
 """How far apart a measurement and its repetition may be: other threads or processors round otherwise."""
 
+_TESTED = ("value", "difference", "p_value")
+
 Row = dict[str, Any]
 
 
@@ -45,6 +48,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     winner, begin = rows[0], time.perf_counter()
     fitted = None
     end = next((record for record in reversed(store.journal.records) if record["step"] == "end"), None)
+    _check_end(end, store.journal.path)
     if end is None or end.get("best") != as_json(winner) or end.get("complete") != complete:
         curve, baseline, users, fitted = _examine(store, rows)
         store.journal.append({
@@ -58,7 +62,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         fitted = trainer.model(Point.of(winner)).fit(data.final)
     model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
     seconds = store.spent + end.get("seconds", 0.0) + time.perf_counter() - begin
-    numbers = {name: _numbers(end["rival"][name]) for name in ("value", "difference", "p_value")}
+    numbers = {name: _numbers(end["rival"][name]) for name in _TESTED}
     return Tuning(
         model=model, table=_frame(rows, store.metrics), metric=store.metrics[0], best=winner,
         curve=BCurve(**_numbers(end["curve"])), rival=BaselineComparison(**end["rival"] | numbers), space=space,
@@ -67,6 +71,20 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         inverses=sum(trial.failure is None for trial in store.trials.values()),
         left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
     )  # fmt: skip
+
+
+def _check_end(end: dict[str, Any] | None, path: Path | None) -> None:
+    """Raise JournalError if the end of a search that a journal has is not as one is written."""
+    try:
+        if end is not None:
+            BCurve(**_numbers(end["curve"]))
+            BaselineComparison(**end["rival"] | {"value": _numbers(end["rival"]["value"])})
+            for number in (end["judged"], end.get("seconds", 0.0), *(end["rival"][name] for name in _TESTED)):
+                _numbers(number) + 0.0
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise JournalError(
+            f"the last step of {path} is damaged: delete that line, and the same command measures it again"
+        ) from None
 
 
 def _numbers(plain: Any) -> Any:

@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -378,3 +380,30 @@ def test_sizes_for_the_planner():
     assert disk_needed(100, np.float64, 30) == 2 * 8 * PackedSymmetric.stored_numbers(100, 30)
     assert least_budget(20_108, "float32") < 2**27
     assert least_budget(20_108, "float64") < 2**28
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pivot": 0}, {"pivot": "x"}, {"pivot": 12}, {"done": -1}, {"done": 99}, {"done": 1.5}, {"generation": 7},
+        {"checksums": ["a"]}, {"checksums": None}, {"matrix": None, "probes": None},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_manifest_without_sense_and_with_a_right_checksum(tmp_path, change):
+    killed(tmp_path, 3, "replace")
+    place = tmp_path / "deql-tiles.json"
+    content = json.loads(json.loads(place.read_text())["content"]) | change
+    text = json.dumps({name: value for name, value in content.items() if value is not None})
+    checksum = xxhash.xxh3_64_hexdigest(text.encode())
+    place.write_text(json.dumps({"deql": "tiles", "version": 1, "checksum": checksum, "content": text}))
+    with pytest.raises(TileFileError, match="is damaged"):
+        fit(tmp_path)
+
+
+def test_probes_whose_header_is_none(tmp_path):
+    killed(tmp_path, 3, "replace")
+    probes = tmp_path / "deql-probes.npy"
+    probes.write_bytes(probes.read_bytes().replace(b"}", b"(", 1))
+    with pytest.raises(TileFileError, match="missing or damaged"):
+        fit(tmp_path)

@@ -95,7 +95,7 @@ def open_table(
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
-    return TableSource(name, kind, frame_names(frame, name), True, partial(frame_rows, frame, name))
+    return TableSource(name, kind, frame_names(frame, name), True, partial(frame_rows, frame, name, kind == "parquet"))
 
 
 def find_files(source: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.parsed_rows import ParsedRows, parse_rows
 from deql.errors import DataError, Setting
 
-__all__ = ["as_polars", "frame_rows", "scan_parquet"]
+__all__ = ["as_polars", "frame_names", "frame_rows", "scan_parquet", "unreadable"]
 
 _BATCH = 2**20
 _ROW_BYTES = 16
@@ -92,7 +92,7 @@ def frame_names(frame: pl.LazyFrame, source: str) -> tuple[str, ...]:
     """Names of the columns."""
     try:
         names = tuple(frame.collect_schema().names())
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except unreadable() as error:
         raise DataError(f"{source} cannot be read ({str(error).strip().splitlines()[0]}): is it there?") from None
     if not names:
         raise DataError(f"{source} has no columns: it needs one of users and one of items")
@@ -105,7 +105,7 @@ def scan_parquet(paths: Sequence[Path], max_unpacked: int | None = None) -> pl.L
         frame = pl.scan_parquet(list(paths), glob=False)  # a file's name may have a star in it
         frame.collect_schema()
         rows = int(frame.select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except unreadable() as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(
             f"{paths[0]} cannot be read as Parquet ({reason}): is it whole, and its ending right?"
@@ -115,9 +115,17 @@ def scan_parquet(paths: Sequence[Path], max_unpacked: int | None = None) -> pl.L
 
 
 def frame_rows(
-    frame: pl.LazyFrame, source: str, roles: ColumnRoles, text_ids: bool, report: ProgressCallback | None = None
+    frame: pl.LazyFrame,
+    source: str,
+    counted: bool,
+    roles: ColumnRoles,
+    text_ids: bool,
+    report: ProgressCallback | None = None,
 ) -> Iterator[ParsedRows]:
-    """Rows of the chosen columns, about a million at a time; with ``text_ids`` 1.0 stays 1.0."""
+    """Rows of the chosen columns, about a million at a time; with ``text_ids`` 1.0 stays 1.0.
+
+    ``counted`` says that the source knows how many rows it has, as Parquet files do.
+    """
     before = 0
     try:
         if text_ids:
@@ -130,9 +138,17 @@ def frame_rows(
             columns = dict(zip(places, batch.get_columns(), strict=True))
             yield parse_rows(columns.__getitem__, roles, partial(_row_error, source, before))
             before += len(batch)
-    except (pl.exceptions.PolarsError, OSError) as error:
+        total = frame.select(pl.len()).collect().item() if counted else before
+        if before != total:  # where polars stumbles over damage in a thread of its own, batches merely end
+            raise DataError(f"{source} is damaged: of its {total:,} rows {before:,} can be read")
+    except unreadable() as error:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"{source} cannot be read beyond row {before:,} ({reason}): is it whole?") from None
+
+
+def unreadable() -> tuple[type[BaseException], ...]:
+    """What polars raises for a file that it cannot read: also where damage is more than its authors thought of."""
+    return pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError
 
 
 def _row_error(source: str, before: int, row: int, *problem: str | Setting) -> DataError:

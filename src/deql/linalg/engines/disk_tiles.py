@@ -55,6 +55,10 @@ class DiskTiles:
         found = place.checkpoint
         self.done, generation = (found.done, found.generation) if found else (0, 0)
         self._passes = len(self.pivots())
+        if isinstance(place, TileFolder) and found is not None:
+            numbered = len(found.checksums) == len(self.slabs) and self.done <= self._passes
+            if not numbered or (pivot % tile and pivot < n):
+                raise place.damaged()
         check_room(place.path, size if self.done == self._passes else 2 * size)
         with ExitStack() as opened:
             self._files = {}

@@ -15,7 +15,7 @@ import xxhash
 from numpy.typing import DTypeLike, NDArray
 
 from deql._system.formatting import parse_json
-from deql.errors import ParameterError, TileFileError, reason
+from deql.errors import ParameterError, TileFileError, name_some, reason
 from deql.io.atomic import replace_file, sync, try_lock
 from deql.linalg.engines.tile_file import RESUME, TileFile
 
@@ -146,6 +146,9 @@ class TileFolder:
                 raise TileFileError(f"{self.path} holds other files, {foreign[0]} for one: name an empty folder")
             self._lock = _lock(self.path)
         except OSError as error:
+            if self._made:
+                with suppress(OSError):  # it could not be made, or others use it already
+                    self.path.rmdir()
             raise _unusable(self.path, error) from None
         try:
             self._read()
@@ -169,10 +172,13 @@ class TileFolder:
             if not holds:
                 place.unlink(missing_ok=True)  # a model may be mapped on what is there
             descriptor = os.open(place, os.O_RDWR | (0 if holds else os.O_CREAT | os.O_EXCL), 0o666)
-            if holds and os.fstat(descriptor).st_size != size:
+            try:
+                if holds and os.fstat(descriptor).st_size != size:
+                    raise TileFileError(f"{place} is not of its size, {size:,} bytes: delete the folder to begin again")
+                os.truncate(descriptor, size)
+            except BaseException:
                 os.close(descriptor)
-                raise TileFileError(f"{place} is not of its size, {size:,} bytes: delete the folder to begin again")
-            os.truncate(descriptor, size)
+                raise
         except FileNotFoundError:
             raise TileFileError(f"{place} is missing: delete the folder to begin again") from None
         except OSError as error:
@@ -206,6 +212,10 @@ class TileFolder:
         """Remove all files of the engine, and the folder if it was made for them."""
         _remove_own(self.path, keep_folder=not self._made)
 
+    def damaged(self) -> TileFileError:
+        """What to say of a manifest that makes no sense."""
+        return TileFileError(f"{self.path / MANIFEST} is damaged: delete the folder to begin again")
+
     def _unwritten(self, name: str, error: OSError) -> TileFileError:
         return TileFileError(f"{self.path / name} cannot be written: {reason(error)}; {RESUME}")
 
@@ -218,34 +228,46 @@ class TileFolder:
             manifest = parse_json(place.read_bytes())
             if manifest["version"] != VERSION:
                 raise TileFileError(
-                    f"{place} is of version {manifest['version']}, this library reads {VERSION}: name another folder"
+                    f"{place} is of version {name_some([manifest['version']])}, this library reads {VERSION}: "
+                    "name another folder"
                 )
             content = parse_json(manifest["content"])
             if manifest["checksum"] != _checksum(manifest["content"]):
                 raise ValueError
+            matrix, probes = content["matrix"], content["probes"]
+            checkpoint = _checked(Checkpoint(*(content[name] for name in Checkpoint._fields)))
         except OSError as error:
             raise _unusable(place, error) from None
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, TileFileError):
                 raise
-            raise TileFileError(f"{place} is damaged: delete the folder to begin again") from None
-        if content["matrix"] != self._matrix:
+            raise self.damaged() from None
+        if matrix != self._matrix:
             raise TileFileError(
                 f"{self.path} holds the tiles of another fit, of other data or parameters: "
                 "name another folder, or delete it"
             )
-        self.checkpoint = Checkpoint(*(content[name] for name in Checkpoint._fields))
-        self._probes = content["probes"]
+        self.checkpoint, self._probes = checkpoint, probes
         self._read_images(self.path / _PROBES)
 
     def _read_images(self, place: Path) -> None:
         try:
             self.images = np.load(place, allow_pickle=False)
             whole = xxhash.xxh3_64_hexdigest(np.ascontiguousarray(self.images).data) == self._probes
-        except (OSError, ValueError, EOFError):
+        except Exception:  # a header may be any Python, or of more numbers than there is memory for
             whole = False
         if not whole:
             raise TileFileError(f"{place} is missing or damaged: delete the folder to begin again")
+
+
+def _checked(found: Checkpoint) -> Checkpoint:
+    """Raise ValueError if no fit can have written this."""
+    whole = all(type(number) is int for number in found[:3])
+    if not whole or found.pivot < 1 or found.done < 0 or found.generation not in (0, 1):
+        raise ValueError
+    if not isinstance(found.checksums, list) or not all(isinstance(one, str) for one in found.checksums):
+        raise ValueError
+    return found
 
 
 def as_path(folder: Any) -> Path:

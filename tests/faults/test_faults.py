@@ -1,0 +1,56 @@
+"""Whatever call fails, nothing is lost, the error is clear, and the next try succeeds.
+
+`python -m tests.faults` tries every fault of every operation and counts them; here most allocations and opens are not
+tried.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+pytest.importorskip("matplotlib", reason="needs the extra report")
+
+from tests.faults.injection import build
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the shim is for Linux")
+
+GROUPS = {
+    "models": r"(save|load) (?!split)",
+    "data": r"(write|read) \.|(save|load) split",
+    "long work": r"journal|tune|disk fit|reload",
+    "commands": r"deql ",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiler(tmp_path_factory):
+    try:
+        build(tmp_path_factory.mktemp("shim"))
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"the shim cannot be compiled: {error}")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_call_that_can_fail(group):
+    from tests.faults.operations import operations
+
+    names = [name for name in operations() if re.match(GROUPS[group], name)]
+    command = [sys.executable, "-m", "tests.faults", "--quick", *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    # That calls are caught at all, of every library: each operation that writes has a write that failed.
+    for line in done.stdout.splitlines():
+        if re.match("save|write|deql", line):
+            assert "write" in line, line
+            assert "rename" in line, line
+
+
+def test_every_operation_is_in_a_group():
+    from tests.faults.operations import operations
+
+    assert all(sum(bool(re.match(pattern, name)) for pattern in GROUPS.values()) == 1 for name in operations())
