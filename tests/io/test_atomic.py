@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from scipy.sparse import eye_array, save_npz
 
+import deql
 from deql.errors import DataError
 from deql.io.atomic import replace_file, write_text, write_whole
 
@@ -77,6 +78,16 @@ def test_what_a_killed_process_left_goes_with_the_next_save(tmp_path):
         assert names(tmp_path) == ["a.txt", "b.txt"]
         for path in tmp_path.iterdir():
             path.unlink()
+
+
+def test_what_a_killed_save_left_goes_when_the_file_is_loaded(tmp_path):
+    path, link = tmp_path / "m.deql", tmp_path / "link.deql"
+    deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aabb"), list("xyyz"))).save(path)
+    link.symlink_to(path)
+    write_and_die(path, "killed")
+    assert len(names(tmp_path)) == 3
+    deql.load(link)
+    assert names(tmp_path) == ["link.deql", "m.deql"]
 
 
 def test_what_a_living_process_writes_stays(tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 from deql._system.lazy import pl
 from deql.errors import DataError, reason
 
-__all__ = ["replace_file", "sync", "try_lock", "write_text", "write_whole"]
+__all__ = ["remove_stale", "replace_file", "sync", "try_lock", "write_text", "write_whole"]
 
 _LONG_AGO = 24 * 3600
 """Seconds after which a file that is still being written elsewhere would have grown."""
@@ -35,7 +35,7 @@ def replace_file(path: Path, write: Callable[[Path], object], beside: str = "") 
         temporary = path.with_name(beside)
         temporary.touch()
     else:
-        _remove_stale(path)
+        remove_stale(path)
         temporary, lock = _make_beside(path)
     try:
         mode = temporary.stat().st_mode  # as the umask wants it; some libraries make files for their owner only
@@ -59,19 +59,22 @@ def _make_beside(path: Path) -> tuple[Path, int]:
         if os.name != "posix":
             os.close(descriptor)
             return temporary, -1
-        with suppress(OSError):  # a file system without locks: nobody can take it for stale by them either
-            try_lock(descriptor)
-        if os.fstat(descriptor).st_nlink:  # else somebody was faster, and took it for stale
+        try:
+            ours = try_lock(descriptor)
+        except OSError:  # a file system without locks: nobody can take it for stale by them either
+            ours = True
+        if ours and os.fstat(descriptor).st_nlink:  # else somebody was faster, and took it for stale
             return temporary, descriptor
         os.close(descriptor)
 
 
-def _remove_stale(path: Path) -> None:
+def remove_stale(path: Path) -> None:
     """Remove what killed processes left beside ``path``: what nobody has locked, and nobody elsewhere can be writing.
 
     Locks are sure between processes of one kernel, whose mark the names bear. Some file systems that machines share
     keep them apart on each, so that a file from elsewhere must also be old.
     """
+    path = Path(os.path.realpath(path))
     ours = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{8}})?[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):
         found = [(one.path, match) for one in os.scandir(path.parent) if (match := ours.fullmatch(one.name))]

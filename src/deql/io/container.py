@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from deql._system.formatting import parse_json
 from deql._version import __version__
 from deql.errors import DeqlError, shorten
-from deql.io.atomic import replace_file
+from deql.io.atomic import remove_stale, replace_file
 
 __all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "unpack_text", "write"]
 
@@ -74,7 +74,11 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
 
 
 def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, str], Arrays]:
-    """Metadata and memory-mapped arrays of a file, its version and, if asked, its checksum checked."""
+    """Metadata and memory-mapped arrays of a file, its version and, if asked, its checksum checked.
+
+    What killed processes left of earlier saves is removed, as by the next save.
+    """
+    remove_stale(path)
     metadata, arrays = _map_file(kind, path)
     version = metadata.get("format_version", "")
     if not re.fullmatch("[0-9]+", version) or int(version) > kind.version:
