@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,7 +60,6 @@ class Reloading:
         serving_model._RELEASE_SECONDS = 0.0  # else every old model is waited for
         shared_model._NICE = 0  # nobody asks meanwhile
         self._folder = Path(tempfile.mkdtemp(prefix="deql-reload-"))
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         self._path = self._folder / "shop.deql"
         self._models = [deql.EASE(l2=l2).fit(interactions()) for l2 in (1.0, 2.0)]
         self._models[0].save(self._path)
