@@ -126,7 +126,7 @@ class TestFit:
         assert again.items_.tolist() == ITEMS
         assert_same_answers(again, model, X)
 
-    @pytest.mark.parametrize("case", cases(lambda case: bool(case.wrong)))
+    @pytest.mark.parametrize("case", cases(lambda case: bool(case.wrong)), indirect=True)
     def test_refuses_a_parameter_out_of_range(self, case, data):
         (name, value), *_ = case.wrong.items()
         with pytest.raises(ParameterError, match="the weights" if name == "W" else f"^{name} must be"):
@@ -153,7 +153,7 @@ class TestBeforeFit:
             VERBS[verb](model, tmp_path / "model.deql")
         assert not list(tmp_path.iterdir())
 
-    @pytest.mark.parametrize("case", LINEAR)
+    @pytest.mark.parametrize("case", LINEAR, indirect=True)
     @pytest.mark.parametrize("verb", ["weights", "diagonal"])
     def test_there_are_no_weights(self, case, verb):
         with pytest.raises(NotFittedError, match="call fit first"):
@@ -407,7 +407,7 @@ class TestNeighbours:
                 model.neighbours("item 3", k=k)
 
 
-@pytest.mark.parametrize("case", LINEAR, scope="module")
+@pytest.mark.parametrize("case", LINEAR, indirect=True, scope="module")
 class TestWeights:
     def test_column_i_predicts_item_i(self, model, X):
         W = model.weights().astype(float)

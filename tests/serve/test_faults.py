@@ -84,7 +84,7 @@ def test_bad_files_change_nothing(server):
         replace(server.model, good[:-1] + bytes([good[-1] ^ 1]))
         refused("checksum")
         save_broken(server.model)
-        refused("nan")
+        refused("its gain is not finite")
         server.model.unlink()
         refused("there is no model file")
         assert server.ask("GET", "/ready") == (200, {"status": "ready", "checksum": before})

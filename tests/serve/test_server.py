@@ -173,7 +173,7 @@ def test_a_model_that_answers_nonsense(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(monitoring, "configure_logs", lambda: None)
     path, told = save_broken(tmp_path / "shop.deql"), []
     compile_kernels()
-    with pytest.raises(ModelFileError, match=r"shop\.deql.*nan"):
+    with pytest.raises(ModelFileError, match=r"shop\.deql.*gain is not finite"):
         server.run(Settings({"shop": str(path)}, port=0, workers=2, threads=1), told.append)
     assert not told
     assert "give_up" not in caplog.messages

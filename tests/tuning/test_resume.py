@@ -90,7 +90,7 @@ def test_interrupted_it_ends_with_the_best_so_far(search, start, tmp_path):
     expected = findings(searches.run(search, prune=False))
     journal = tmp_path / "journal"
     moments = np.random.default_rng(5).uniform(0, 0.06, 2 if search == "walk" else 5)  # a walk is soon done
-    done = 0
+    done = ended = 0
     for moment in moments:
         process = start(interrupted_by_hand, search, journal)
         # A point is in the journal before it is in memory, and before the first one is there is no best so far.
@@ -99,9 +99,12 @@ def test_interrupted_it_ends_with_the_best_so_far(search, start, tmp_path):
         process.join(moment)
         os.kill(process.pid, signal.SIGINT)
         process.join(60)
-        assert process.exitcode == 0
-        (found,) = tmp_path.glob("*-*")
         done = points_so_far(journal)
+        if process.exitcode:  # it was at the end already, where nothing is left to be chosen among
+            assert not list(tmp_path.glob("*-*"))
+            continue
+        ended += 1
+        (found,) = tmp_path.glob("*-*")
         kind, _, inverses = found.name.partition("-")
         assert kind == "interrupted"
         assert done - 1 <= int(inverses) <= done  # the last one may have come between the file and memory
@@ -109,6 +112,7 @@ def test_interrupted_it_ends_with_the_best_so_far(search, start, tmp_path):
         assert float(found.read_text()) in (max(values), max(values[:-1], default=None))
         assert not any(record["complete"] for record in records(journal) if record["step"] == "end")
         found.unlink()
+    assert ended or search == "walk"
     assert findings(searches.run(search, journal, prune=False)) == expected
     assert len(steps(journal)) == len(set(steps(journal)))
 

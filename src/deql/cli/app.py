@@ -34,7 +34,7 @@ COMMANDS = {
     "recommend": "Recommend items for a history, or for every user of a table.",
     "similar": "Items that having ITEM speaks for most.",
     "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
-    "serve": "Serve a model over HTTP, with a page to look at it. Ctrl-C ends it, SIGHUP reads the file again.",
+    "serve": "Serve models over HTTP, with a page to look at them. Ctrl-C ends it, SIGHUP reads the files again.",
     "reproduce": "Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after "
     "a kill.",
 }

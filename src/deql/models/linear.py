@@ -230,7 +230,7 @@ class LinearAutoencoder(Recommender):
         gain, shift = self._rule(diagonal)
         with np.errstate(over="ignore", invalid="ignore"):
             gain, shift = scale_columns(gain, shift, diagonal, self.item_counts_, self.popularity_power)
-            # |P_ji| ≤ √(P_ii·P_jj), so that these bound every weight.
+            # |P_ji| ≤ √(P_ii·P_jj), so that this bounds every weight, and gain itself, which is cast to the type of P.
             largest = np.abs(gain).max() * max(diagonal.max(), 1.0) + np.abs(shift).max()
         if not largest < np.finfo(self.dtype).max:
             culprit = "popularity_power" if self.popularity_power else "l2"
