@@ -24,9 +24,12 @@ def test_the_time_is_told_before_any_work(split, search, monkeypatch):
 
     monkeypatch.setattr(Trainer, "evaluate", watched)
     deql.tune(split, GRID, search=search, budget=5, tell=told.append)
-    assert told[0].startswith("under 1 s: ")
-    assert f"for the {search}, and the fit of the winner" in told[0]
-    assert "inverse" in told[0]
+    work = {
+        "walk": "about 4 inverses of under 1 s for the walk",
+        "grid": "4 inverses of under 1 s for the grid",
+        "optuna": "about 4 inverses of under 1 s for Optuna",
+    }
+    assert told[0] == f"under 1 s: {work[search]}, and the fit of the winner"
 
 
 def test_a_search_that_is_done_tells_no_time(split, tmp_path):
@@ -51,19 +54,69 @@ def slow(monkeypatch):
     monkeypatch.setattr("deql.tuning.tuner._LEAST_ITEMS", 10)
 
 
+WINNER = ", and the fit of the winner"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "about 18 min: about 16 screenings and about 8 inverses of 2 min for the walk"),
-        ({"prune": False}, "about 28 min: about 16 inverses of 2 min for the walk"),
-        ({"budget": 1}, "about 3 min: about 1 inverse of 2 min for the walk"),
-        ({"budget": 4}, "about 6 min: about 15 screenings and about 1 inverse of 2 min for the walk"),
-        ({"budget": "5min"}, "about 5 min: "),
-        ({"search": "grid"}, "about 16 min: 24 screenings and 6 inverses of 2 min for the grid"),
-        ({"search": "grid", "prune": False}, "about 42 min: 24 inverses of 2 min for the grid"),
+        ({}, f"about 18 min: about 16 screenings and about 8 inverses of 2 min for the walk{WINNER}"),
+        ({"prune": False}, f"about 28 min: about 16 inverses of 2 min for the walk{WINNER}"),
+        # The one point that is measured is the winner: nothing is fitted again.
+        ({"budget": 1}, "about 2 min: about 1 inverse of 2 min for the walk"),
+        ({"budget": 4}, "about 4 min: about 15 screenings and about 1 inverse of 2 min for the walk"),
+        ({"budget": 5}, f"about 8 min: about 16 screenings and about 2 inverses of 2 min for the walk{WINNER}"),
+        ({"search": "grid"}, f"about 16 min: 24 screenings and 6 inverses of 2 min for the grid{WINNER}"),
+        ({"search": "grid", "prune": False}, f"about 42 min: 24 inverses of 2 min for the grid{WINNER}"),
     ],
 )
 def test_what_is_told(split, slow, options, words):
+    assert told_first(split, options) == words
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"budget": "5min"}, "about 4 min: about 15 screenings and about 1 inverse of 2 min for the walk"),
+        (
+            {"budget": "15min"},
+            f"about 14 min: about 16 screenings and about 6 inverses of 2 min for the walk{WINNER}",
+        ),
+        ({"budget": "9h"}, f"about 18 min: about 16 screenings and about 8 inverses of 2 min for the walk{WINNER}"),
+        ({"budget": "50s"}, "about 2 min: about 2 screenings and about 1 inverse of 2 min for the walk"),
+        (
+            {"budget": "15min", "search": "grid"},
+            f"about 14 min: about 24 screenings and about 5 inverses of 2 min for the grid{WINNER}",
+        ),
+        ({"budget": "15min", "search": "grid", "prune": False},
+         f"about 15 min: about 8 inverses of 2 min for the grid{WINNER}"),
+        (
+            {"budget": "15min", "search": "optuna"},
+            f"about 15 min: about 18 screenings and about 6 inverses of 2 min for Optuna{WINNER}",
+        ),
+    ],
+)  # fmt: skip
+def test_a_time_is_told_with_what_it_has_room_for(split, slow, options, words):
+    if options.get("search") == "optuna":
+        pytest.importorskip("optuna")
+    assert told_first(split, options) == words
+
+
+def test_of_a_time_what_earlier_runs_took_is_gone(split, slow, tmp_path, monkeypatch):
+    options = {"search": "grid", "prune": False, "budget": "15min", "journal": tmp_path / "j"}
+    measured = []
+
+    def interrupt(line):
+        measured.append(line)
+        if len(measured) == 4:  # the forecast, then three points
+            raise KeyboardInterrupt
+
+    deql.tune(split, GRID, tell=interrupt, **options)
+    monkeypatch.setattr("deql.tuning.trials.TrialStore.spent", 600.0)
+    assert told_first(split, options) == f"about 5 min: about 2 inverses of 2 min for the grid{WINNER}"
+
+
+def told_first(split, options):
     told = []
 
     def tell(line):
@@ -72,4 +125,4 @@ def test_what_is_told(split, slow, options, words):
 
     with pytest.raises(KeyboardInterrupt):
         deql.tune(split, GRID, tell=tell, **options)
-    assert told[0].startswith(words)
+    return told[0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
+
 from deql._system.formatting import show_seconds
 from deql._system.tables import counted
 from deql.tuning.budget import predict_seconds
@@ -26,35 +29,45 @@ def forecast(store: TrialStore, search: str, points: int) -> str | None:
     points : int
         How many the grid has.
     """
-    screenings, trials = _expected(store, search, points)
+    seconds = cache(partial(predict_seconds, store.full.data, len(store.rules), store.full.dtype))
+    screenings, trials = _expected(store, search, points, seconds)
     screenings, trials = max(0, screenings - len(store.screened)), max(0, trials - len(store.trials))
     if not screenings + trials:
         return None
-    data = store.full.data
-    one = predict_seconds(data, len(store.rules), store.full.dtype)
-    seconds = one * (trials + store.end_inverses + screenings * store.screening_cost)
-    limit = store.budget.seconds
-    about = "" if search == "grid" else "about "
-    words = [f"{about}{screenings:,} screenings"] if screenings else []
-    words.append(f"{about}{counted(trials, 'inverse', 'inverses')} of {show_seconds(one).removeprefix('about ')}")
-    total = show_seconds(seconds if limit is None else min(seconds, limit))
-    return f"{total}: {' and '.join(words)} for the {search}, and the fit of the winner"
+    is_only = trials == 1 and not store.trials  # the winner, then, whose model is there
+    end = store.end_inverses - is_only
+    about = "" if search == "grid" and store.budget.seconds is None else "about "
+    words = [f"{about}{counted(screenings, 'screening', 'screenings')}"] if screenings else []
+    if trials:
+        each = show_seconds(seconds()).removeprefix("about ")
+        words.append(f"{about}{counted(trials, 'inverse', 'inverses')} of {each}")
+    total = show_seconds(seconds() * (trials + end + screenings * store.screening_cost))
+    which = "Optuna" if search == "optuna" else f"the {search}"
+    return f"{total}: {' and '.join(words)} for {which}{', and the fit of the winner' if end else ''}"
 
 
-def _expected(store: TrialStore, search: str, points: int) -> tuple[int, int]:
-    """How many screenings and how many trials there will be, those of the journal included."""
-    inverses, cost = store.budget.inverses, store.screening_cost
+def _expected(store: TrialStore, search: str, points: int, seconds: Callable[[], float]) -> tuple[int, int]:
+    """How many screenings and how many trials there will be, those of the journal included.
+
+    A time is worth as many inverses as it has room for, at so many ``seconds`` each.
+    """
+    budget, cost = store.budget, store.screening_cost
+    inverses: float | None = budget.inverses
+    if budget.seconds is not None:
+        inverses = store.inverses + (budget.seconds - store.spent) / seconds()
     screenings = 0
     if store.small is not None:
-        screenings = {"walk": _WALK_SCREENINGS, "grid": points, "optuna": 2 * (inverses or 0)}[search]
-        if inverses is not None:
-            screenings = min(screenings, int((inverses - 1) / 2 / cost))
+        screenings = {"walk": _WALK_SCREENINGS, "grid": points, "optuna": 2 * int(inverses or 0)}[search]
+        if budget.inverses is not None:
+            screenings = min(screenings, int((budget.inverses - 1) / 2 / cost))
+        elif inverses is not None:  # of a time half, and one whatever the time
+            screenings = max(1, min(screenings, int(inverses / 2 / cost)))
     if search == "walk":
         trials = min(points, _WALK_TRIALS if screenings else _WALK_SCREENINGS)
     elif search == "grid":
         trials = kept_count(points) if screenings else points
     else:
-        trials = points if inverses is None else inverses
+        trials = int(inverses or 0)
     if inverses is not None:
         trials = max(1, min(trials, int(inverses - screenings * cost - store.end_inverses)))
     return screenings, trials
