@@ -75,8 +75,8 @@ def read_interactions(
     ids : {"auto", "text"}, default "auto"
         Ids are whole numbers if all of a column are, else text; "text" keeps all as text.
     max_unpacked : int or str, optional
-        Bytes that a packed file may unpack to, such as ``"20GiB"``; if not given 1 GiB, or 100 times its own size if
-        that is more.
+        Bytes that a packed file, that of the titles too, may unpack to, such as ``"20GiB"``; if not given 1 GiB, or
+        100 times its own size if that is more.
     progress : bool, default False
         Show a progress bar on standard error.
 
@@ -112,7 +112,7 @@ def read_interactions(
             leave_out = [part for name in asked for part in (", ", Setting(name, noun=name))][1:]
             leave_out = leave_out or [Setting("format", noun="format"), " and ", Setting("ids", noun="ids")]
             raise ParameterError("a matrix has no columns to name: leave out ", *leave_out)
-        return with_titles(read_matrix(source, min_weight, most), items)
+        return with_titles(read_matrix(source, min_weight, most), items, most)
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None
     named_columns = tuple(one for one in (user, item, weight, time) if isinstance(one, str))
@@ -126,4 +126,4 @@ def read_interactions(
         for rows in table.rows(roles, ids == "text", stage("Reading")):
             collector.add(rows)
     label = "" if roles.weight is None or min_weight is None else f"{table.names[roles.weight]} ≥ {min_weight:g}"
-    return with_titles(collector.finish(table.name, min_weight, label, likes), items)
+    return with_titles(collector.finish(table.name, min_weight, label, likes), items, most)

@@ -29,7 +29,7 @@ TitlesLike: TypeAlias = "str | os.PathLike[str] | IntoFrame | Mapping[ItemId, st
 """Where titles are read from: a file or a frame with ids and titles, or a mapping from id to title."""
 
 
-def with_titles(data: Interactions, source: TitlesLike | None) -> Interactions:
+def with_titles(data: Interactions, source: TitlesLike | None, max_unpacked: int | None = None) -> Interactions:
     """The same interactions with a title for each item; its id where the table has none.
 
     Parameters
@@ -38,6 +38,8 @@ def with_titles(data: Interactions, source: TitlesLike | None) -> Interactions:
     source : path, frame, mapping or None
         A table with a column of item ids and one of titles, found by common names or else the first
         two; or a mapping from id to title. None changes nothing.
+    max_unpacked : int, optional
+        Bytes that a packed file may unpack to.
 
     Examples
     --------
@@ -47,7 +49,7 @@ def with_titles(data: Interactions, source: TitlesLike | None) -> Interactions:
     """
     if source is None:
         return data
-    titles = _as_mapping(source) if isinstance(source, Mapping) else _read(source)
+    titles = _as_mapping(source) if isinstance(source, Mapping) else _read(source, max_unpacked)
     found = [titles.get(str(item)) for item in data.items.tolist()]
     if data.n_items and not any(title is not None for title in found):
         raise DataError(
@@ -63,8 +65,9 @@ def _as_mapping(given: Mapping[Any, Any]) -> dict[str, str]:
     return {str(item): str(title) for item, title in given.items()}
 
 
-def _read(source: Any) -> dict[str, str]:
-    frame = _read_file(Path(source)) if isinstance(source, str | os.PathLike) else as_polars(source).collect()
+def _read(source: Any, max_unpacked: int | None) -> dict[str, str]:
+    is_file = isinstance(source, str | os.PathLike)
+    frame = _read_file(Path(source), max_unpacked) if is_file else as_polars(source).collect()
     names = frame.columns
     if len(names) < 2:
         raise DataError(f"{_source_name(source)} has one column: titles need one of ids and one of titles")
@@ -89,24 +92,25 @@ def _read(source: Any) -> dict[str, str]:
     return dict(zip(both["id"].to_list(), both["title"].to_list(), strict=True))
 
 
-def _read_file(path: Path) -> pl.DataFrame:
+def _read_file(path: Path, max_unpacked: int | None) -> pl.DataFrame:
     if not path.is_file():
         raise DataError(f"there is no file {path} with the titles")
     layout = layout_of(path)
     if layout.format == "parquet":
         try:
-            return scan_parquet([path]).collect()
+            return scan_parquet([path], max_unpacked).collect()
         except unreadable() as error:
             raise DataError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     if layout.format == "ndjson":
         try:
-            return pl.concat([pl.read_ndjson(bytes(part)) for part in blocks(path)], how="diagonal_relaxed")
+            parts = [pl.read_ndjson(bytes(part)) for part in blocks(path, max_unpacked=max_unpacked)]
+            return pl.concat(parts, how="diagonal_relaxed")
         except pl.exceptions.PolarsError as error:
             raise DataError(f"{path} cannot be read as JSON lines: {str(error).splitlines()[0]}") from None
     if layout.format not in ("csv", "recbole"):
         raise DataError(f"{path} is a {layout.format} file: titles need a table of ids and titles")
     quoted = len(layout.delimiter) == 1
-    parts = [read_text(_in_utf8(part), layout) for part in blocks(path, layout.header, quoted)]
+    parts = [read_text(_in_utf8(part), layout) for part in blocks(path, layout.header, quoted, max_unpacked)]
     if not parts:
         raise DataError(f"{path} has no rows")
     return pl.concat(parts).rename({str(place): name for place, name in enumerate(_unique(layout.names))})

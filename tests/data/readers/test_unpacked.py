@@ -51,6 +51,28 @@ def test_is_refused_unless_allowed(capsys, tmp_path, small_limit, name):
         deql.read_interactions(path, max_unpacked=2**22)
 
 
+def packed_titles(path):
+    count = 2**19
+    if path.suffix == ".parquet":
+        pl.DataFrame({"item": ["i1"] * count, "title": ["Tea"] * count}).write_parquet(path)
+        return
+    row = b'{"item": "i1", "title": "Tea"}\n' if ".jsonl" in path.name else b"i1,Tea of the morning\n"
+    path.write_bytes(gzip.compress((b"" if ".jsonl" in path.name else b"item,title\n") + row * count))
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.jsonl.gz", "t.parquet"])
+def test_what_is_allowed_counts_for_titles_too(capsys, tmp_path, small_limit, name):
+    packed_titles(tmp_path / name)
+    (tmp_path / "a.csv").write_bytes(b"user,item\n" + ROWS)
+    save_npz(tmp_path / "a.npz", csr_array(np.eye(3)))
+    command = ("data", "info", tmp_path / "a.csv", "--items", tmp_path / name)
+    assert f"{name} has" in (said := refusal(capsys, *command))
+    assert "allow more with --max-unpacked" in said
+    assert answer(capsys, *command, "--max-unpacked", "1GiB")["items"] == 8
+    with pytest.raises(deql.DataError, match="no item has a title"):  # a matrix has numbers for items
+        deql.read_interactions(tmp_path / "a.npz", items=tmp_path / name, max_unpacked="1GiB")
+
+
 def test_a_folder_of_parts_and_an_ordinary_file_are_read(capsys, tmp_path, small_limit):
     generator = np.random.default_rng(0)
     rows = b"".join(b"%d,%d\n" % tuple(pair) for pair in generator.integers(0, 10**6, (10**5, 2)).tolist())
