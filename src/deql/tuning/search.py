@@ -43,6 +43,7 @@ def search_walk(store: TrialStore, grid: PointGrid) -> None:
     if store.small is not None:
         with stages(store.full.progress) as stage:
             start = _walk_screened(store, grid, stage("Screening"))
+        store.small.release()
 
     def neighbours(point: Point) -> list[Point]:
         found = grid.neighbours(point)
@@ -60,16 +61,13 @@ def search_walk(store: TrialStore, grid: PointGrid) -> None:
 def _walk_screened(store: TrialStore, grid: PointGrid, report: ProgressCallback | None) -> Point:
     """Where a walk among screenings ends, or as far as the budget lets it come."""
 
-    def look(point: Point, here: Point) -> float | None:
+    def screen(point: Point, here: Point) -> float | None:
         if report is not None:
             ahead = sum(one not in store.screened for one in grid.neighbours(here))
             report(len(store.screened), len(store.screened) + ahead + 1)
         return store.screen(point) if store.may_screen(point) else None
 
-    end = walk(grid.start(), grid.neighbours, look)
-    if store.small is not None:
-        store.small.release()
-    return end
+    return walk(grid.start(), grid.neighbours, screen)
 
 
 def search_grid(store: TrialStore, points: Sequence[Point]) -> None:
@@ -83,6 +81,7 @@ def search_grid(store: TrialStore, points: Sequence[Point]) -> None:
     if store.small is not None:
         with stages(store.full.progress) as stage:
             screened = _screen(store, chosen, stage("Screening"))
+        store.small.release()
         if store.screened:
             chosen = kept_after_screening(screened, [store.screen(point) for point in screened], len(points))
     store.left_out = len(chosen)
@@ -102,8 +101,6 @@ def _screen(store: TrialStore, points: Sequence[Point], report: ProgressCallback
             report(done, len(points))
         if store.may_screen(point) and store.screen(point) > -math.inf:
             found.append(point)
-    if store.small is not None:
-        store.small.release()
     return found
 
 
