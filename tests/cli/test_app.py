@@ -100,21 +100,38 @@ def test_a_signal_to_end_is_heard(wait, signals, code):
         assert process.wait(20) == code
 
 
+FIT, TUNE = ["fit", "a.csv"], ["tune", "a.csv"]
+NO_THREADS = RuntimeError("can't start new thread")
+
+
 @pytest.mark.parametrize(
     ("error", "arguments", "said", "unsaid"),
     [
-        (MemoryError(), ["--dtype", "float64"], "--dtype float32", "--threads"),
-        (MemoryError(), ["--engine", "disk"], "--min-users-per-item", "disk"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), [], "--engine disk", "float32"),
-        (RuntimeError("can't start new thread"), [], "say --threads 1", "memory"),
-        (RuntimeError("can't start new thread"), ["--threads", "1"], "raise the limit", "--threads"),
+        (MemoryError(), [*FIT, "--dtype", "float64"], "--dtype float32", "--threads"),
+        (MemoryError(), [*FIT, "--engine", "disk"], "--min-users-per-item", "disk"),
+        (MemoryError(), [*FIT, "--auto"], "--min-users-per-item", "disk"),
+        (MemoryError(), [*FIT, "--min-users-per-item=3"], "--engine disk", "--min-users-per-item"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), FIT, "--engine disk", "float32"),
+        (NO_THREADS, FIT, "say --threads 1", "memory"),
+        (NO_THREADS, [*FIT, "--threads", "1"], "raise the limit", "--threads"),
+        # What the command has no option for.
+        (NO_THREADS, TUNE, "raise the limit", "--threads"),
+        (MemoryError(), ["tune", "fit"], "--min-users-per-item", "--engine"),
+        (MemoryError(), ["data", "info", "float64.csv"], "--min-users-per-item", "float32"),
+        (MemoryError(), ["evaluate", "a.csv", "ease:dtype=float64"], "--min-users-per-item", "--dtype"),
+        (MemoryError(), ["recommend", "shop.deql"], "free some", "--"),
+        (MemoryError(), ["similar", "shop.deql", "fit"], "free some", "--"),
+        (MemoryError(), ["serve", "shop.deql"], "free some", "--"),
     ],
 )
-def test_advice_is_not_what_was_given(capsys, monkeypatch, error, arguments, said, unsaid):
+def test_advice_is_left_to_try(capsys, monkeypatch, error, arguments, said, unsaid):
     def fail(**_):
+        path = arguments[: 2 if arguments[0] == "data" else 1]
+        import_module(".".join(["deql.cli", *path]))
         raise error
 
     monkeypatch.setattr("deql.cli.app.app", fail)
-    told = refusal(capsys, "fit", "a.csv", *arguments)
+    monkeypatch.setattr("deql.cli.app.limits_set", list)
+    told = refusal(capsys, *arguments)
     assert said in told
     assert unsaid not in told

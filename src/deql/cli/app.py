@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import io
 import os
 import signal
@@ -138,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
         return _interrupted()
     except Exception as error:
         if "can't start new thread" in str(error):
-            fewer = "" if _typed(arguments, "--threads") else ", or say --threads 1"
+            fewer = ", or say --threads 1" if _is_left(arguments, "threads") else ""
             say(f"error: no more threads can be started here: raise the limit (ulimit -u, -v){fewer}")
             return 2
         if "integer string conversion" in str(error):
@@ -183,20 +184,37 @@ def _typed(arguments: Sequence[str], option: str) -> bool:
     return any(argument.partition("=")[0] == option for argument in arguments)
 
 
+def _options(arguments: Sequence[str]) -> Mapping[str, Any]:
+    """Options of the command that ran, by parameter; none of one that was not imported: memory may be short by now."""
+    path = arguments[: 2 if list(arguments[:1]) == ["data"] else 1]
+    command = getattr(sys.modules.get(".".join(["deql.cli", *path])), path[-1] if path else "", None)
+    return {} if command is None else inspect.signature(command).parameters
+
+
+def _is_left(arguments: Sequence[str], parameter: str) -> bool:
+    """Whether the command has the option, and it was not typed."""
+    return parameter in _options(arguments) and not _typed(arguments, option_name(parameter))
+
+
 def _memory_advice(arguments: Sequence[str]) -> str:
-    """What is left to try, but what was tried.
+    """What is left to try: what the command has options for, but not what was tried.
 
     Examples
     --------
+    >>> import deql.cli.fit, deql.cli.similar
     >>> _memory_advice(["fit", "a.csv", "--dtype", "float64", "--engine=disk"])
     'say --dtype float32, or keep fewer items (--min-users-per-item)'
+    >>> _memory_advice(["similar", "shop.deql", "fit"])
+    'free some'
     """
     advice = [f"raise {limit.words}" for limit in limits_set()]
-    if any("float64" in argument for argument in arguments):
+    if "dtype" in _options(arguments) and not {"float64", "--dtype=float64"}.isdisjoint(arguments):
         advice.append("say --dtype float32")
-    if "fit" in arguments and not _typed(arguments, "--engine"):
+    if _is_left(arguments, "engine") and "--auto" not in arguments:  # which chooses the engine itself
         advice.append("say --engine disk")
-    return ", or ".join([*advice, "keep fewer items (--min-users-per-item)"])
+    if _is_left(arguments, "min_users_per_item"):
+        advice.append("keep fewer items (--min-users-per-item)")
+    return ", or ".join(advice or ["free some"])
 
 
 def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
@@ -214,7 +232,7 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
 
     def option(setting: Setting) -> str:
         if setting.name == "journal":
-            return "folder with --out" if "reproduce" in arguments else "with --journal"
+            return "folder with --out" if list(arguments[:1]) == ["reproduce"] else "with --journal"
         return option_name(setting.name) + ("" if setting.value is None else f" {setting.value}")
 
     message = "".join(option(part) if isinstance(part, Setting) else str(part) for part in error.args)

@@ -18,13 +18,16 @@ from deql.data.read import read_interactions
 from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "HowMany", "ModelFile", "Seed", "TableFile", "TableOptions", "show_steps", "with_options",
+    "AsJson", "HowMany", "MaxUnpacked", "ModelFile", "Seed", "TableFile", "TableOptions", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
 ModelFile = Annotated[Path, typer.Argument(help="Model file written by deql fit.", metavar="MODEL")]
 HowMany = Annotated[int, typer.Option("--k", "-k", help="How many.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
+MaxUnpacked = Annotated[
+    str | None, typer.Option(help="What a packed file may unpack to (1GiB or 100 times its size).", metavar="20GiB")
+]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
 
 
@@ -42,10 +45,7 @@ class TableOptions:
     ] = None
     ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
     items: Annotated[Path | None, typer.Option(help="Table with the items' titles.")] = None
-    max_unpacked: Annotated[
-        str | None,
-        typer.Option(help="What a packed file may unpack to (1GiB or 100 times its size).", metavar="20GiB"),
-    ] = None
+    max_unpacked: MaxUnpacked = None
     min_weight: Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")] = None
     binary: Annotated[bool, typer.Option("--binary", help="Every interaction counts 1, whatever its weight.")] = False
     min_users_per_item: Annotated[int | None, typer.Option(help="Keep items with so many users. One pass.")] = None

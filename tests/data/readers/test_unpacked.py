@@ -83,6 +83,15 @@ def test_a_folder_of_parts_and_an_ordinary_file_are_read(capsys, tmp_path, small
     assert answer(capsys, "data", "info", tmp_path, "--max-unpacked", "100MiB")["users"] > 50
 
 
+def test_histories_to_recommend_for(capsys, tmp_path, small_limit):
+    packed_text(tmp_path / "a.csv.gz")
+    (tmp_path / "a.csv").write_bytes(b"user,item\n" + ROWS)
+    deql.EASE(l2=1.0).fit(deql.read_interactions(tmp_path / "a.csv")).save(tmp_path / "shop.deql")
+    command = ("recommend", tmp_path / "shop.deql", "--histories", tmp_path / "a.csv.gz", "-k", 1)
+    assert "allow more with --max-unpacked" in refusal(capsys, *command)
+    assert len(answer(capsys, *command, "--include-seen", "--max-unpacked", "1GiB")) == 33
+
+
 def test_nonsense_is_refused(capsys, tmp_path):
     packed_text(tmp_path / "a.csv.gz")
     assert "--max-unpacked must be" in refusal(capsys, "data", "info", tmp_path / "a.csv.gz", "--max-unpacked", "much")
