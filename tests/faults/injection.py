@@ -75,6 +75,8 @@ class Operation:
         as they were, or as they are once it is done: a fault may come after the rename.
     again : callable
         What is done before each try, beside putting the files back.
+    end : callable
+        What is done after the last try.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Operation:
     kinds: tuple[str, ...] = WRITING
     survived: Callable[[dict[str, bytes], Path], None] | None = None
     again: Callable[[Path], object] = lambda folder: None
+    end: Callable[[], object] = lambda: None
 
 
 @dataclass
@@ -127,8 +130,15 @@ def try_every_fault(operation: Operation, folder: Path, shim: Shim, quick: bool 
 
     Quick, only some of the allocations and opens are tried, of which there are hundreds: the first ones, then a few.
     """
-    outcome = Outcome(operation.name)
     before = _fresh(operation, folder)
+    try:
+        return _try_all(operation, folder, shim, quick, before)
+    finally:
+        operation.end()
+
+
+def _try_all(operation: Operation, folder: Path, shim: Shim, quick: bool, before: dict[str, bytes]) -> Outcome:
+    outcome = Outcome(operation.name)
     for _ in range(2):  # what is imported, compiled and cached the first time is not the operation's
         _set(folder, before)
         operation.again(folder)

@@ -392,15 +392,16 @@ def _fit_survived(before: dict[str, bytes], folder: Path) -> None:
 def _reload() -> Operation:
     from tests.faults.reloading import Reloading
 
-    reloading = Reloading()
+    reloading = cache(Reloading)  # a server, which is not to be there for who wants the names of operations
     return Operation(
         "reload",
-        prepare=lambda folder: None,
-        again=reloading.prepare,
-        act=reloading.act,
-        holds=reloading.holds,
+        prepare=lambda _: reloading(),
+        again=lambda folder: reloading().prepare(folder),
+        act=lambda folder: reloading().act(folder),
+        holds=lambda folder, result: reloading().holds(folder, result),
         kinds=("write", "short write", "map", "truncate", "open", "read", "allocation"),
-        survived=reloading.survived,
+        survived=lambda before, folder: reloading().survived(before, folder),
+        end=lambda: reloading().close(),
     )
 
 

@@ -59,16 +59,22 @@ class Reloading:
         logging.getLogger("deql.serve").setLevel(logging.CRITICAL + 1)  # it tells of every fault
         serving_model._RELEASE_SECONDS = 0.0  # else every old model is waited for
         shared_model._NICE = 0  # nobody asks meanwhile
-        self._folder = Path(tempfile.mkdtemp(prefix="deql-reload-"))
-        self._path = self._folder / "shop.deql"
+        self._folder = tempfile.TemporaryDirectory(prefix="deql-reload-")
+        self._path = Path(self._folder.name) / "shop.deql"
         self._models = [deql.EASE(l2=l2).fit(interactions()) for l2 in (1.0, 2.0)]
         self._models[0].save(self._path)
         settings = Settings({NAME: str(self._path)})
         first = snapshot.take(self._path)
         self._worker = _Worker(settings, first.files)
-        self._shared = SharedModel(settings, {NAME: first}, str(self._folder), lambda: None)
+        self._shared = SharedModel(settings, {NAME: first}, self._folder.name, lambda: None)
         self._shared.workers[1] = self._worker  # type: ignore[assignment]
         self._turn = 0
+
+    def close(self) -> None:
+        """Listen no more, and leave nothing behind."""
+        self._shared.close()
+        self._shared.current[NAME].close()
+        self._folder.cleanup()
 
     @property
     def _serving(self) -> ServingModel:
