@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import deql
 from deql.tuning import tuner
 from tests.tuning.common import market
@@ -18,7 +20,7 @@ SPACE = {
 
 def run(search, journal=None, prune=True):
     """A search of some seconds; with screening unless told otherwise, though these data are small for it."""
-    tuner._LEAST_ITEMS = 100
     split = deql.split_strong(market(1200, 240, seed=31), 0.05, 0.4)
     budget = None if search != "optuna" else 14 if prune else 25
-    return deql.tune(split, SPACE, budget=budget, search=search, journal=journal, prune=prune)
+    with patch.object(tuner, "_LEAST_ITEMS", 100):
+        return deql.tune(split, SPACE, budget=budget, search=search, journal=journal, prune=prune)

@@ -97,7 +97,10 @@ def test_interrupted_it_ends_with_the_best_so_far(search, start, tmp_path):
         while process.is_alive() and points_so_far(journal) <= max(done, 1):
             time.sleep(0.002)
         process.join(moment)
-        os.kill(process.pid, signal.SIGINT)
+        try:
+            os.kill(process.pid, signal.SIGINT)
+        except ProcessLookupError:  # it is done, and there is nothing left to interrupt
+            break
         process.join(60)
         done = points_so_far(journal)
         if process.exitcode:  # it was at the end already, where nothing is left to be chosen among
