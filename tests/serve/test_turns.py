@@ -65,6 +65,16 @@ def test_requests_for_reasons_are_ranked_with_all_others(served):
     assert all(len(answer["results"][0]["recommendations"][0]["because"]) == 1 for _, answer in answers[1::2])
 
 
+def test_long_bodies_are_ranked_with_all_others(served):
+    """Their slot is for parsing: who held it while it was ranked kept the others from being ranked with it."""
+    model, batches = served
+    plain, long = {"histories": [["egg"]], "k": 2}, {"histories": [["tea"]], "k": 3, "exclude": ["x" * 70_000]}
+    answers = ask_together(model, [plain, long] * 20)
+    assert [status for status, _ in answers] == [200] * 40
+    assert sum(map(len, batches)) == 40
+    assert len(batches) <= 4
+
+
 def test_a_long_answer_gives_way(monkeypatch):
     """The event loop is not asked between two moments: that is what starved those who wanted reasons."""
     monkeypatch.setattr(turns, "_MOMENT", 0.0)
