@@ -268,7 +268,8 @@ def test_all_workers_swap_or_none(shared):
     assert share.current["shop"].files == "old"
     workers = [FakeWorker(), FakeWorker(swap=None), FakeWorker(swap=False)]
     assert hand_out(*workers)
-    assert [one.killed for one in workers] == [False, True, True]  # they start again, with the new model
+    # It starts again, with the new model; who does not answer was ended when it was not waited for any more.
+    assert [one.killed for one in workers] == [False, False, True]
     workers = [FakeWorker(), FakeWorker(prepare=0, swap=0)]
     assert hand_out(*workers)  # one that ends is no reason to refuse a model
     assert workers[0].asked == ["prepare", "swap"]
@@ -297,6 +298,22 @@ def test_workers_that_start_during_a_reload(shared):
     starting.join()
     assert told == [None, "new"]  # it waited for it; the first are its settings
     assert share.ready == 2
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_workers_that_end_before_they_are_ready(shared, entered):
+    """One that ends while it waits for a reload is forgotten before it is entered."""
+    share, _ = shared
+    ours, theirs = Pipe()
+    worker = shared_model.WorkerProcess(ours, 8)
+    if entered:
+        worker.tell = lambda body, files: theirs.close() if files else None
+    else:
+        theirs.close()
+        assert not share.forget(8)
+    with pytest.raises(shared_model.WorkerGoneError):
+        share.admit(worker)
+    assert not share.workers
 
 
 def test_systemd_is_told(tmp_path, monkeypatch):

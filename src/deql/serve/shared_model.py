@@ -210,14 +210,15 @@ class SharedModel:
     def admit(self, worker: WorkerProcess) -> None:
         """Hand the models to a new worker, and wait until it answers from them."""
         with worker.asking:
-            with self._handing:
-                self.workers[worker.pid] = worker
-                worker.tell({"kind": "start", "settings": self._settings.to_json()}, None)
-                for name, had in self.current.items():
-                    worker.tell({"kind": "model", "name": name}, had.files)
             try:
+                with self._handing:
+                    self.workers[worker.pid] = worker
+                    worker.tell({"kind": "start", "settings": self._settings.to_json()}, None)
+                    for name, had in self.current.items():
+                        worker.tell({"kind": "model", "name": name}, had.files)
                 worker.wait(_LOAD_SECONDS)
-            except WorkerGoneError:
+            except WorkerGoneError:  # perhaps before it was among the workers, so that nobody else takes it from there
+                self.workers.pop(worker.pid, None)
                 raise
             except WorkerError as error:
                 self.refused = str(error)
@@ -305,6 +306,8 @@ class SharedModel:
                 why = refused[0] if refused else "workers end again and again"
                 raise ReloadError(f"{self._settings.models[name]} could not be loaded: {why}")
             for worker, error in _ask_all(everyone, {"kind": "swap"}, None, _SWAP_SECONDS).items():
+                if isinstance(error, WorkerGoneError):  # by now its number may be that of another process
+                    continue
                 worker.kill()  # it starts again, with the new model
                 log("worker_killed", logging.ERROR, worker=worker.pid, reason=f"it has not the new model: {error}")
             self.current[name].close()
