@@ -278,6 +278,42 @@ def test_all_workers_swap_or_none(shared):
     assert share.current["shop"].files == "old"
 
 
+def test_silent_workers_are_left_only_where_another_has_answered(shared, monkeypatch):
+    """All are silent while a model of millions of items holds Python's lock: that is no reason to end them all."""
+    monkeypatch.setattr(shared_model, "_SILENT_SECONDS", 0.01)
+    share, hand_out = shared
+    share._silence = lambda pid: 60.0
+    together = threading.Barrier(2)
+
+    class Busy(FakeWorker):
+        def ask(self, body, files, seconds):
+            together.wait(10)
+            time.sleep(0.02)
+            assert not share.is_left(self.pid)
+            together.wait(10)
+
+    class Hung(FakeWorker):
+        def ask(self, body, files, seconds):
+            wait_for(lambda: share.is_left(self.pid), 10)
+            raise shared_model.WorkerGoneError("it hangs")
+
+    assert hand_out(Busy(), Busy())
+    assert hand_out(FakeWorker(), Hung())
+    share._silence = lambda pid: 0.0
+    assert not share.is_left(7)
+
+
+def test_a_worker_that_is_left_is_ended(monkeypatch, caplog):
+    killed = []
+    monkeypatch.setattr(shared_model.WorkerProcess, "kill", lambda self: killed.append(self.pid))
+    ours, theirs = Pipe()
+    with pytest.raises(shared_model.WorkerGoneError, match="or hangs"):
+        shared_model.WorkerProcess(ours, 7, lambda pid: True).ask({"kind": "prepare"}, None, 10.0)
+    assert killed == [7]
+    assert "worker_killed" in caplog.messages
+    theirs.close()
+
+
 def test_workers_that_start_during_a_reload(shared):
     share, hand_out = shared
     ours, theirs = Pipe()
