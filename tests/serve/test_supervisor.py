@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("uvicorn", reason="needs the extra serve")
 
 from deql.io.model_file import checksum
-from deql.serve import pulse
+from deql.serve import pulse, supervisor
 from deql.serve.pulse import Pulses
 from tests.serve.running import Server, is_running, save_model, wait_for
 
@@ -64,7 +64,8 @@ def test_a_worker_that_dies_does_not_wait_for_one_that_hangs(tmp_path):
     with two_workers(tmp_path) as running:
         hung, dead = running.workers()
         stop(hung)
-        time.sleep(0.7)  # by now it is asked whether it is well
+        # By then it is asked whether it is well, which cannot be seen from here.
+        time.sleep(pulse._PING_SECONDS + 2 * supervisor._CHECK_SECONDS)
         os.kill(dead, signal.SIGKILL)
         began = time.monotonic()
         wait_for(lambda: len(set(running.workers()) - {hung, dead}) == 1, _SECONDS)
@@ -101,9 +102,9 @@ class FakeProcess:
 
 
 def test_silence():
-    now, pulses = 100.0, Pulses(lambda pid: pid != 9)
-    well, silent, starting = (FakeProcess(pid) for pid in (7, 8, 9))
-    processes = [well, silent, starting]
+    now, pulses = 100.0, Pulses(lambda pid: pid < 9)
+    well, silent, starting, unheard = (FakeProcess(pid) for pid in (7, 8, 9, 10))
+    processes = [well, silent, starting, unheard]
 
     def look(seconds, step=0.1):
         nonlocal now
@@ -114,6 +115,7 @@ def test_silence():
 
     pulses.look(processes, now)
     silent.answer()
+    starting.answer()
     look(4.9)
     assert (pulses.silence(7), pulses.silence(9)) == (pytest.approx(0.0, abs=0.2), 0.0)
     assert pulses.silence(8) == pytest.approx(4.4, abs=0.3)  # from the second ping on
@@ -121,7 +123,9 @@ def test_silence():
     look(0.9)
     assert [pulses.is_hung(pid) for pid in (7, 8, 9)] == [False, True, False]  # who starts has more time
     look(15)
-    assert pulses.is_hung(9)
+    assert [pulses.is_hung(pid) for pid in (9, 10)] == [True, False]  # who has never answered has yet more
+    look(100)
+    assert pulses.is_hung(10)
     silent.answer()
     look(0.2)
     assert not pulses.is_hung(8)
