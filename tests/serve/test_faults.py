@@ -135,6 +135,7 @@ def test_models_side_by_side(tmp_path):
         status, answer = server.reload()
         assert (status, answer["error"]["code"]) == (409, "model_rejected")
         assert f"{first} is not a deql model file" in answer["error"]["message"]
+        assert answer["error"]["message"].endswith("; replaced: other")
         assert str(other) not in answer["error"]["message"]
         assert asked() == [{before[0]}, {checksum(other)}]
         save_model(first, l2=4.0)

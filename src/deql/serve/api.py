@@ -207,7 +207,8 @@ def _add_admin(api: FastAPI, holder: ModelHolder) -> None:
     async def reload_models() -> Response:
         """Read the model files again.
 
-        Requests are answered meanwhile. A file that is no model leaves its model as it is, and the others are read.
+        Requests are answered meanwhile. A file that is no model leaves its model as it is, and the others are read:
+        an error names those that were replaced.
         """
         try:
             return _json(await holder.reload())

@@ -256,14 +256,16 @@ class SharedModel:
                 models.append(self._reload_one(name))
             except Exception as error:
                 refused.append(str(error) or type(error).__name__)
+        changed = [model["name"] for model in models if model["changed"]]
         if refused:
-            return {"refused": "; ".join(refused)}
+            replaced = [f"replaced: {', '.join(changed)}"] if changed else []
+            return {"refused": "; ".join(refused + replaced)}
         first = models[0]["checksum"]
-        changed = any(model["changed"] for model in models)
         seconds = round(time.monotonic() - began, 3)
         return {
             "result": {
-                "checksum": first, "changed": changed, "workers": self.ready, "seconds": seconds, "models": models,
+                "checksum": first, "changed": bool(changed), "workers": self.ready, "seconds": seconds,
+                "models": models,
             }
         }  # fmt: skip
 
