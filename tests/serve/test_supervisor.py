@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import time
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +18,9 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 
 from deql.io.model_file import checksum
 from deql.serve import pulse, supervisor
+from deql.serve.monitoring import JsonLogFormatter
 from deql.serve.pulse import Pulses
+from deql.serve.settings import Settings
 from tests.serve.running import Server, is_running, save_model, wait_for
 
 pytestmark = pytest.mark.serve
@@ -99,6 +104,39 @@ class FakeProcess:
         while self._theirs.poll():
             assert self._theirs.recv() == b"ping"
             self._theirs.send(True)
+
+
+class LateProcess:
+    """A worker that has ended, or ends some looks after it was killed."""
+
+    def __init__(self, pid, looks):
+        self.pid, self.process, self._looks, self.killed = pid, self, looks, 0
+
+    def is_alive(self):
+        self._looks -= self.killed > 0
+        return self._looks > 0
+
+    def kill(self):
+        self.killed += 1
+
+
+def test_who_does_not_end_is_killed_once(tmp_path, monkeypatch, caplog):
+    now = 0.0
+
+    def sleep(seconds):
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    ended, late = LateProcess(7, 0), LateProcess(8, 5)
+    with socket.socket() as listener:
+        ending = supervisor.Supervisor(Settings({"shop": "shop.deql"}), listener, {}, str(tmp_path), None)
+        ending._manager = SimpleNamespace(processes=[ended, late], terminate_all=lambda: None, signal_queue=[])
+        ending._end()
+        ending._share.close()
+    assert (ended.killed, late.killed) == (0, 1)
+    [told] = [json.loads(JsonLogFormatter().format(one)) for one in caplog.records if one.message == "worker_killed"]
+    assert told["worker"] == 8
 
 
 def test_silence():
