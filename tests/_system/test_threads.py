@@ -68,6 +68,18 @@ def test_blas_uses_as_many_threads_as_were_set():
     assert blas_threads() == before
 
 
+def test_limits_of_several_threads_end_in_any_order():
+    before = blas_threads()
+    first, second = blas_limited(2), blas_limited(1)
+    first.__enter__()
+    second.__enter__()
+    assert blas_threads() == {1}
+    first.__exit__(None, None, None)
+    assert blas_threads() == {1}
+    second.__exit__(None, None, None)
+    assert blas_threads() == before
+
+
 def test_the_number_of_threads_changes_nothing_in_a_fit_and_every_product_has_one(random_matrix, monkeypatch):
     """A matrix of several tiles; its products say how many threads BLAS has."""
     monkeypatch.setattr("deql.linalg.gram.choose_tile", lambda n: 64)

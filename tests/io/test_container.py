@@ -1,4 +1,6 @@
 import base64
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -6,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 import deql
 from deql.errors import ModelFileError, SplitFileError
-from deql.io.container import FileKind, pack_text, read, unpack_text, write
+from deql.io.atomic import remove_stale
+from deql.io.container import FileKind, _write_arrays, pack_text, read, unpack_text, write
 
 # EASE(l2=1) on a: x y, b: y ž, c: x, as version 0.1.0 wrote it.
 VERSION_1 = (
@@ -84,3 +88,63 @@ def test_each_kind_of_file_says_what_it_is(tmp_path):
         write(other, path, {}, {"x": np.ones(3)})
         with pytest.raises(error, match=f"is not a deql {mine.noun} file but a {other.noun} file"):
             read(mine, path)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"a": np.zeros((0, 3), np.float32), "b": np.arange(3, dtype=np.uint8), "c": np.ones(2)},
+        {
+            "text": np.arange(5, dtype=np.uint8),
+            "ends": np.arange(4),
+            "small": np.arange(3, dtype=np.int32),
+            "z": np.ones((2, 3), np.float32),
+            "y": np.ones((3, 2)).T,
+            "é": np.array(7.0),
+        },
+    ],
+)
+def test_files_are_those_of_safetensors_byte_for_byte(arrays, tmp_path):
+    metadata = {"deql-model": 'ü\n"x"'}
+    _write_arrays(tmp_path / "ours", metadata, arrays)
+    theirs = {name: np.array(array, order="C") for name, array in arrays.items()}
+    save_file(theirs, tmp_path / "theirs", metadata=metadata)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+def test_a_load_leaves_alone_what_another_process_saves(tmp_path):
+    """Both look for what killed processes left; a save that goes on is none of it."""
+    path = tmp_path / "m.deql"
+    code = (
+        "import numpy as np; from pathlib import Path; from deql.io.container import write\n"
+        "from deql.io.model_file import _KIND\n"
+        "for _ in range(8):\n"
+        f"    write(_KIND, Path({str(path)!r}), {{}}, {{'a': np.ones(4_000_000)}})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    loads = 0
+    while process.poll() is None:
+        remove_stale(path)
+        loads += 1
+    assert process.communicate()[1] == ""
+    assert process.returncode == 0
+    assert loads > 1
+    assert [one.name for one in tmp_path.iterdir()] == ["m.deql"]
+
+
+def test_a_killed_save_leaves_nothing_that_the_next_one_does_not_remove(tmp_path):
+    path = tmp_path / "m.deql"
+    code = (
+        "import numpy as np; from pathlib import Path; from deql.io.container import write\n"
+        "from deql.io.model_file import _KIND\n"
+        f"write(_KIND, Path({str(path)!r}), {{}}, {{'a': np.ones(20_000_000)}})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while not sum(one.stat().st_size for one in tmp_path.iterdir()):
+        assert process.poll() is None
+    process.kill()
+    process.wait(20)
+    assert len(list(tmp_path.iterdir())) == 1
+    write(MODEL, path, {}, {})
+    assert [one.name for one in tmp_path.iterdir()] == ["m.deql"]

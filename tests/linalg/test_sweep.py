@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError
-from deql.linalg.engines.disk_products import Blas
+from deql.linalg.engines.disk_products import SlicedProducts
 from deql.linalg.engines.memory import invert_in_memory
 from deql.linalg.packed import PackedSymmetric, mirror_lower, multiply
 from deql.linalg.sweep import InPlace, sweep
@@ -20,7 +20,7 @@ def positive_definite(n, seed, dtype=np.float64):
 def test_sweep_is_the_inverse_whether_or_not_the_tile_divides_n(n, tile, seed):
     A = positive_definite(n, seed)
     packed = PackedSymmetric.from_dense(A, tile)
-    sweep(InPlace(packed), Blas(packed.dtype))
+    sweep(InPlace(packed), SlicedProducts(packed.dtype))
     np.testing.assert_allclose(packed.to_dense(), np.linalg.inv(A), rtol=0, atol=1e-12)
 
 
@@ -37,14 +37,14 @@ def test_sweep_in_single_precision(n, tile):
 def test_sweep_works_in_place():
     packed = PackedSymmetric.from_dense(positive_definite(50, 2), 16)
     store = packed.data
-    sweep(InPlace(packed), Blas(packed.dtype))
+    sweep(InPlace(packed), SlicedProducts(packed.dtype))
     assert packed.data is store
 
 
 def test_sweep_reports_every_pivot_once():
     seen = []
     packed = PackedSymmetric.from_dense(positive_definite(50, 2), 16)
-    sweep(InPlace(packed), Blas(packed.dtype), lambda done, total: seen.append((done, total)))
+    sweep(InPlace(packed), SlicedProducts(packed.dtype), lambda done, total: seen.append((done, total)))
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 

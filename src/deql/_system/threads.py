@@ -8,10 +8,11 @@ watched nor interrupted.
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -86,16 +87,42 @@ _quota = cache(processor_quota)
 """Read once: it takes longer than some of the work that is divided."""
 
 
-def blas_limited(threads: int | None = None) -> AbstractContextManager[Any]:
+_limiting = threading.Lock()
+_limits: list[int] = []
+_usual: Any = None
+
+
+@contextmanager
+def blas_limited(threads: int | None = None) -> Iterator[None]:
     """While it is entered, BLAS uses so many threads, or as many as :func:`thread_count` says.
+
+    The number is the whole process's: while several are entered, from threads of their own, the least counts, and
+    what it was before comes back with the last of them.
 
     Examples
     --------
     >>> with blas_limited():
     ...     product = np.ones((2, 2)) @ np.ones((2, 2))
     """
-    limits: AbstractContextManager[Any] = _controller().limit(limits=threads or thread_count(), user_api="blas")
-    return limits
+    limit = threads or thread_count()
+    _change_limits(_limits.append, limit)
+    try:
+        yield
+    finally:
+        _change_limits(_limits.remove, limit)
+
+
+def _change_limits(change: Callable[[int], None], limit: int) -> None:
+    global _usual
+    with _limiting:
+        before = min(_limits, default=None)
+        change(limit)
+        now = min(_limits, default=None)
+        if now is None:
+            _usual.restore_original_limits()
+        elif now != before:
+            limiter = _controller().limit(limits=now, user_api="blas")
+            _usual = limiter if before is None else _usual
 
 
 @cache

@@ -76,9 +76,12 @@ def remove_stale(path: Path) -> None:
     """
     path = Path(os.path.realpath(path))
     ours = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{8}})?[0-9a-f]{{8}}\.tmp")
-    with suppress(OSError):
+    try:
         found = [(one.path, match) for one in os.scandir(path.parent) if (match := ours.fullmatch(one.name))]
-        for place, match in found:
+    except OSError:
+        return
+    for place, match in found:
+        with suppress(OSError):  # somebody else's, or gone meanwhile
             here = match[1] == _kernel() and os.name == "posix"
             if not here and time.time() - os.stat(place).st_mtime < _LONG_AGO:
                 continue

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from deql._system.formatting import parse_json
 from deql._version import __version__
-from deql.errors import DeqlError, shorten
+from deql.errors import DeqlError, reason, shorten
 from deql.io.atomic import remove_stale, replace_file
 
 __all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "unpack_text", "write"]
 
-_DTYPES = {"F32": np.float32, "F64": np.float64, "I32": np.int32, "I64": np.int64, "U8": np.uint8}
+# In the order in which safetensors lays arrays out, so that each begins at a multiple of its numbers' size.
+_DTYPES = {"I64": np.int64, "F64": np.float64, "F32": np.float32, "I32": np.int32, "U8": np.uint8}
 _KINDS = {"deql-model": "model", "deql-split": "split"}
 
 Arrays = dict[str, NDArray[Any]]
@@ -56,8 +57,6 @@ class FileKind:
 
 def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) -> None:
     """Write a file beside ``path`` and rename it there once it is safely on disk."""
-    from safetensors.numpy import save_file
-
     metadata = {"format_version": str(kind.version), "library_version": __version__} | metadata
     metadata["checksum"] = digest(metadata, arrays)
     # Under one key: safetensors keeps several in random order, and equal contents should be equal files.
@@ -68,9 +67,31 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
         raise kind.error(f"there is no folder {path.absolute().parent} to save the {kind.noun} in")
     path = Path(os.path.realpath(path))
     try:
-        replace_file(path, lambda place: save_file(arrays, place, metadata=header))
-    except Exception as error:  # safetensors has its own error type for a full disk
-        raise kind.error(f"the {kind.noun} could not be saved as {path}: {error}") from None
+        replace_file(path, lambda place: _write_arrays(place, header, arrays))
+    except OSError as error:
+        raise kind.error(f"the {kind.noun} could not be saved as {path}: {reason(error)}") from None
+
+
+def _write_arrays(place: Path, metadata: dict[str, str], arrays: Arrays) -> None:
+    """Write a safetensors file, byte for byte as the library's ``save_file`` would.
+
+    That one writes another file of its own beside it, which nobody would remove after a kill, and renames it over
+    the one that is locked.
+    """
+    names = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
+    order = sorted(arrays, key=lambda name: ([*names].index(arrays[name].dtype), name))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name in order:
+        array, begin = arrays[name], end
+        end += array.nbytes
+        header[name] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with open(place, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            file.write(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)
 
 
 def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, str], Arrays]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, thread_count
-from deql.linalg.blas import cholesky_inverse, gemm
+from deql.linalg.blas import MOST_CALLERS, cholesky_inverse, gemm
 
 __all__ = ["TASK_FLOPS", "parallel_sweep"]
 
@@ -90,7 +90,7 @@ def parallel_sweep(blocks: Sequence[NDArray[Any]], report: ProgressCallback | No
 
 
 def _sweep_in_threads(blocks: Sequence[NDArray[Any]], report: ProgressCallback | None) -> None:
-    with ThreadPoolExecutor(thread_count()) as pool:
+    with ThreadPoolExecutor(min(thread_count(), MOST_CALLERS)) as pool:
         try:
             work = _Sweep(blocks, pool)
             before = AllOf([])

@@ -87,9 +87,9 @@ def sweep(tiles: Tiles, products: BlockProducts, report: ProgressCallback | None
     >>> import numpy as np
     >>> from deql.linalg.packed import PackedSymmetric
     >>> from deql.linalg.sweep import InPlace
-    >>> from deql.linalg.engines.disk_products import Blas
+    >>> from deql.linalg.engines.disk_products import SlicedProducts
     >>> a = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]]), tile=2)
-    >>> sweep(InPlace(a), Blas(a.dtype))
+    >>> sweep(InPlace(a), SlicedProducts(a.dtype))
     >>> a.to_dense().round(4)
     array([[ 0.6111, -0.2222,  0.0556],
            [-0.2222,  0.4444, -0.1111],

@@ -184,7 +184,7 @@ def test_a_finished_folder_answers_at_once(tmp_path, monkeypatch, expected):
     first, residual = fit(tmp_path)
     assert len(list(tmp_path.glob("*.bin"))) == 1
     monkeypatch.setattr(disk, "gram_bands", None)
-    monkeypatch.setattr(disk.Blas, "solve", None)
+    monkeypatch.setattr(disk.SlicedProducts, "solve", None)
     again, same = fit(tmp_path, budget=1)  # nothing is left to do
     np.testing.assert_array_equal(again.data, expected)
     assert same == residual

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 import deql
 from deql._system.formatting import as_json, parse_bytes, show_bytes
+from deql._system.threads import thread_count
 from deql.engines import Auto, Disk, Torch
 from deql.errors import DataError, ParameterError, TooLargeError
 from deql.linalg.engines import disk, resources
@@ -242,7 +243,7 @@ class TestPlan:
         n, tile = 38_048, 1024
         packed = sum((n - start) * min(tile, n - start) for start in range(0, n, tile)) * 4
         assert found.tile == tile
-        assert found.memory == packed + 2 * n * tile * 4 + 256 * 2**20
+        assert found.memory == packed + 2 * n * tile * 4 + (248 + 5 * thread_count()) * 2**20
         assert found.memory < 4 * GIB, "what is promised for Yelp2018"
         assert deql.plan(91_599, calibrate=False).memory < 20 * GIB
         assert (found.disk, found.seconds) == (0, None)

@@ -15,7 +15,7 @@ from deql._system.progress import Stage
 from deql._system.threads import blas_limited
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, TileFileError
 from deql.io.container import digest
-from deql.linalg.engines.disk_products import Blas
+from deql.linalg.engines.disk_products import SlicedProducts
 from deql.linalg.engines.disk_tiles import DiskTiles
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
@@ -194,7 +194,7 @@ def invert_on_disk(
                     check_diagonal(tiles)
                     tiles.begin(probe(tiles))
                 tiles.report = stage("Inverse")
-                sweep(tiles, Blas(dtype), done=tiles.done)
+                sweep(tiles, SlicedProducts(dtype), done=tiles.done)
                 residual = check_inverse(tiles, place.images)
             except (NotPositiveDefiniteError, InaccurateInverseError):
                 place.clear()

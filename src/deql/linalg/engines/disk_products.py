@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from deql._system.threads import run_slices
+from deql._system.threads import run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
-from deql.linalg.blas import cholesky_inverse, gemm, not_positive
+from deql.linalg.blas import MOST_CALLERS, cholesky_inverse, gemm, not_positive
 from deql.linalg.packed import mirror_lower
 from deql.linalg.parallel_sweep import TASK_FLOPS, parallel_sweep
 from deql.linalg.sweep import Piece
 from deql.linalg.tiling import choose_tile
 
-__all__ = ["Blas"]
+__all__ = ["SlicedProducts"]
 
 _LEAST_ROWS = 256
 """Of a task: with fewer, BLAS takes long to lay out the other factor."""
 
 
-class Blas:
+class SlicedProducts:
     """Products and inverses by BLAS, which is to be limited to one thread: the threads are ours.
 
     Parameters
@@ -73,4 +74,5 @@ class Blas:
 def _by_rows(work: Callable[[int, int], None], count: int, products_in_row: int) -> None:
     """Do work on all rows, cut the same way for any number of threads: a fit resumes to the same bits with fewer."""
     size = max(_LEAST_ROWS, TASK_FLOPS // (2 * products_in_row))
-    run_slices(work, [*range(0, count, size), count])
+    with ThreadPoolExecutor(min(thread_count(), MOST_CALLERS)) as pool:
+        run_slices(work, [*range(0, count, size), count], pool=pool)

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from deql._system.formatting import parse_bytes, show_bytes
 from deql._system.progress import ProgressCallback, Stage
+from deql._system.threads import thread_count
+from deql.linalg.blas import BUFFER, MOST_CALLERS
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.invert import invert
@@ -17,8 +19,8 @@ from deql.linalg.parallel_sweep import parallel_sweep
 
 __all__ = ["Memory", "invert_in_memory"]
 
-_BUFFERS = 64 * 2**20
-"""What BLAS, the threads and the inverse of a pivot take beside the panels."""
+_BUFFERS = 56 * 2**20
+"""What the threads and the inverse of a pivot take beside the panels and the buffers of BLAS."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +50,8 @@ class Memory(Engine):
 
     def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
         # The Gram matrix's work arrays are gone before the sweep's panels come.
-        more = size.matrices * size.packed + max(2 * size.n * size.tile * size.itemsize, size.work) + _BUFFERS
+        buffers = _BUFFERS + BUFFER * min(thread_count(), MOST_CALLERS)
+        more = size.matrices * size.packed + max(2 * size.n * size.tile * size.itemsize, size.work) + buffers
         why = lacking("memory", more, resources.memory)
         if self.memory is not None and more > (allowed := parse_bytes(self.memory)):
             why = why or f"it needs {show_bytes(more)} of memory, and was given {show_bytes(allowed)}"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from deql._system.threads import blas_limited, run_slices, thread_count
-from deql.linalg.blas import gemm
+from deql.linalg.blas import MOST_CALLERS, gemm
 from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
 from deql.linalg.parallel_sweep import TASK_FLOPS
 from deql.linalg.sweep import Piece
@@ -44,7 +44,7 @@ def product_rate(dtype: str, tile: int) -> float:
     """
     width = min(tile, 1024)
     rows = max(width, TASK_FLOPS // (2 * width * width))
-    threads = thread_count()
+    threads = min(thread_count(), MOST_CALLERS)
     done = np.zeros(threads)
     panel, inverse = np.ones((rows, width), dtype), np.ones((width, width), dtype)
 
