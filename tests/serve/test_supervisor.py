@@ -56,6 +56,7 @@ def test_a_worker_that_hangs_is_replaced(tmp_path):
         assert not is_running(old[0])
         assert running.events("worker_died")[-1]["worker"] == old[0]
         assert running.events("worker_died")[-1]["hung"]
+        wait_for(lambda: running.reload()[1]["workers"] == 2, _SECONDS)  # who has only just started has more time
         # All of them, so that whoever asks waits for one that is well.
         workers = running.workers()
         for pid in workers:
