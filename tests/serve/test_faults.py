@@ -168,7 +168,6 @@ def test_hangup_and_reloads_at_once(server):
             thread.join()
     assert [status for status, _ in answers] == [200] * 6
     assert {answer["checksum"] for _, answer in answers} == {checksum(server.model)}
-    assert len(server.events("reload")) < seen + 1 + 6  # those who waited together were answered together
     assert len(set(asking.checksums)) <= 3
 
 

@@ -336,6 +336,33 @@ def test_workers_that_start_during_a_reload(shared):
     assert share.ready == 2
 
 
+def test_reloads_that_wait_together_are_answered_together(shared, monkeypatch):
+    share, _ = shared
+    told, go_on, answers, clock = [], threading.Event(), [], []
+
+    def tell():
+        told.append(go_on.wait(10))
+        return {"refused": str(len(told))}
+
+    def now():
+        clock.append(time.monotonic())
+        return clock[-1]
+
+    monkeypatch.setattr(shared_model, "time", SimpleNamespace(monotonic=now, monotonic_ns=time.monotonic_ns))
+    share._reload_and_tell = tell
+    threads = [threading.Thread(target=lambda: answers.append(share.reload()["refused"])) for _ in range(6)]
+    threads[0].start()
+    wait_for(lambda: share.is_reloading, 10)
+    seen = len(clock)
+    for thread in threads[1:]:
+        thread.start()
+    wait_for(lambda: len(clock) == seen + 5, 10)  # all have asked
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == ["1"] + ["2"] * 5
+
+
 @pytest.mark.parametrize("entered", [False, True])
 def test_workers_that_end_before_they_are_ready(shared, entered):
     """One that ends while it waits for a reload is forgotten before it is entered."""
