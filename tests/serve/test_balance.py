@@ -13,7 +13,8 @@ from itertools import pairwise
 import pytest
 
 from deql.serve import balance
-from deql.serve.balance import _NOBODY, BalancedServer
+from deql.serve.balance import _NOBODY, BalancedServer, prepare_counts
+from deql.serve.monitoring import FOLDER, JsonLogFormatter
 
 pytestmark = pytest.mark.serve
 
@@ -115,6 +116,36 @@ def watch(other, happen):
         return other.counts
 
     return asyncio.run(with_a_server())
+
+
+def test_as_many_places_as_old_and_new_workers_need(tmp_path, monkeypatch, caplog):
+    prepare_counts(str(tmp_path), 2)
+    [counts] = tmp_path.iterdir()
+    assert array.array("i", counts.read_bytes()).tolist() == [_NOBODY] * 5
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    taken = set(range(4))
+
+    def lock(file, flags, length, start):
+        if start // 4 in taken:
+            raise BlockingIOError
+        taken.add(start // 4)
+
+    monkeypatch.setattr(fcntl, "lockf", lock)
+
+    async def start(loop, listener):
+        return await loop.create_server(lambda: Talk(set()), sock=listener)
+
+    listener, loop = Listener(), balance.new_event_loop()
+    listener.failure = BlockingIOError()
+    try:
+        loop.run_until_complete(start(loop, listener)).close()
+        with pytest.raises(SystemExit):
+            loop.run_until_complete(start(loop, listener))
+    finally:
+        loop.close()
+        listener.close()
+    [record] = [record for record in caplog.records if record.getMessage() == "worker_failed"]
+    assert "all 5 places for counts of connections are taken" in JsonLogFormatter().format(record)
 
 
 def test_who_has_more_waits(other, monkeypatch):

@@ -135,6 +135,7 @@ def test_models_side_by_side(tmp_path):
         status, answer = server.reload()
         assert (status, answer["error"]["code"]) == (409, "model_rejected")
         assert f"{first} is not a deql model file" in answer["error"]["message"]
+        assert answer["error"]["message"].endswith("; replaced: other")
         assert str(other) not in answer["error"]["message"]
         assert asked() == [{before[0]}, {checksum(other)}]
         save_model(first, l2=4.0)
@@ -167,7 +168,6 @@ def test_hangup_and_reloads_at_once(server):
             thread.join()
     assert [status for status, _ in answers] == [200] * 6
     assert {answer["checksum"] for _, answer in answers} == {checksum(server.model)}
-    assert len(server.events("reload")) < seen + 1 + 6  # those who waited together were answered together
     assert len(set(asking.checksums)) <= 3
 
 

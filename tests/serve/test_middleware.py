@@ -17,7 +17,7 @@ pytest.importorskip("uvicorn", reason="needs the extra serve")
 import uvicorn
 from uvicorn.server import ServerState
 
-from deql.serve import request_context
+from deql.serve import middleware, request_context
 from deql.serve.access import shows_token
 from deql.serve.connection import _MOST_SPARE, ClientConnection
 from deql.serve.middleware import RequestMiddleware
@@ -133,6 +133,34 @@ def test_what_is_refused_is_read_to_its_end(monkeypatch):
     endless = Request(body=[], headers=[(b"content-length", b"50")])
     asyncio.run(endless.go(RequestMiddleware(echo, Settings({"shop": "shop.deql"}, limits=Limits(body=10)), Metrics())))
     assert endless.code == "body_too_large"
+
+
+def test_a_long_body_waits_for_none_that_is_parsed(monkeypatch):
+    """Two that go on for longer, one parsed, one of what administers, which parses nothing, keep no slot."""
+    monkeypatch.setattr(middleware, "_LONG_BODY", 5)
+    monkeypatch.setattr(middleware, "_LONG_AT_ONCE", 1)
+
+    async def together():
+        over = asyncio.Event()
+
+        async def app(scope, receive, send):
+            if scope["path"] == "/parsed":
+                scope["state"].pop(request_context.PARSED)()
+            if scope["path"] != "/echo":
+                await over.wait()
+            await echo(scope, receive, send)
+
+        whole = RequestMiddleware(app, Settings({"shop": "shop.deql"}, token="tea", timeout=2.0), Metrics())
+        body, headers = [b"123456"], [(b"content-length", b"6"), (b"authorization", b"Bearer tea")]
+        paths = ("/v1/admin/reload", "/parsed", "/echo", "/echo")
+        requests = [Request(path, body, headers) for path in paths]
+        tasks = [asyncio.ensure_future(request.go(whole)) for request in requests]
+        await asyncio.gather(*tasks[2:])
+        over.set()
+        await asyncio.gather(*tasks)
+        return [request.status for request in requests]
+
+    assert asyncio.run(together()) == [200] * 4
 
 
 def test_slow_and_broken_apps(caplog):

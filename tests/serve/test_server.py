@@ -268,13 +268,50 @@ def test_all_workers_swap_or_none(shared):
     assert share.current["shop"].files == "old"
     workers = [FakeWorker(), FakeWorker(swap=None), FakeWorker(swap=False)]
     assert hand_out(*workers)
-    assert [one.killed for one in workers] == [False, True, True]  # they start again, with the new model
+    # It starts again, with the new model; who does not answer was ended when it was not waited for any more.
+    assert [one.killed for one in workers] == [False, False, True]
     workers = [FakeWorker(), FakeWorker(prepare=0, swap=0)]
     assert hand_out(*workers)  # one that ends is no reason to refuse a model
     assert workers[0].asked == ["prepare", "swap"]
     with pytest.raises(ReloadError, match="workers end again and again"):
         hand_out(FakeWorker(prepare=0), FakeWorker(prepare=0))
     assert share.current["shop"].files == "old"
+
+
+def test_silent_workers_are_left_only_where_another_has_answered(shared, monkeypatch):
+    """All are silent while a model of millions of items holds Python's lock: that is no reason to end them all."""
+    monkeypatch.setattr(shared_model, "_SILENT_SECONDS", 0.01)
+    share, hand_out = shared
+    share._silence = lambda pid: 60.0
+    together = threading.Barrier(2)
+
+    class Busy(FakeWorker):
+        def ask(self, body, files, seconds):
+            together.wait(10)
+            time.sleep(0.02)
+            assert not share.is_left(self.pid)
+            together.wait(10)
+
+    class Hung(FakeWorker):
+        def ask(self, body, files, seconds):
+            wait_for(lambda: share.is_left(self.pid), 10)
+            raise shared_model.WorkerGoneError("it hangs")
+
+    assert hand_out(Busy(), Busy())
+    assert hand_out(FakeWorker(), Hung())
+    share._silence = lambda pid: 0.0
+    assert not share.is_left(7)
+
+
+def test_a_worker_that_is_left_is_ended(monkeypatch, caplog):
+    killed = []
+    monkeypatch.setattr(shared_model.WorkerProcess, "kill", lambda self: killed.append(self.pid))
+    ours, theirs = Pipe()
+    with pytest.raises(shared_model.WorkerGoneError, match="or hangs"):
+        shared_model.WorkerProcess(ours, 7, lambda pid: True).ask({"kind": "prepare"}, None, 10.0)
+    assert killed == [7]
+    assert "worker_killed" in caplog.messages
+    theirs.close()
 
 
 def test_workers_that_start_during_a_reload(shared):
@@ -297,6 +334,49 @@ def test_workers_that_start_during_a_reload(shared):
     starting.join()
     assert told == [None, "new"]  # it waited for it; the first are its settings
     assert share.ready == 2
+
+
+def test_reloads_that_wait_together_are_answered_together(shared, monkeypatch):
+    share, _ = shared
+    told, go_on, answers, clock = [], threading.Event(), [], []
+
+    def tell():
+        told.append(go_on.wait(10))
+        return {"refused": str(len(told))}
+
+    def now():
+        clock.append(time.monotonic())
+        return clock[-1]
+
+    monkeypatch.setattr(shared_model, "time", SimpleNamespace(monotonic=now, monotonic_ns=time.monotonic_ns))
+    share._reload_and_tell = tell
+    threads = [threading.Thread(target=lambda: answers.append(share.reload()["refused"])) for _ in range(6)]
+    threads[0].start()
+    wait_for(lambda: share.is_reloading, 10)
+    seen = len(clock)
+    for thread in threads[1:]:
+        thread.start()
+    wait_for(lambda: len(clock) == seen + 5, 10)  # all have asked
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == ["1"] + ["2"] * 5
+
+
+@pytest.mark.parametrize("entered", [False, True])
+def test_workers_that_end_before_they_are_ready(shared, entered):
+    """One that ends while it waits for a reload is forgotten before it is entered."""
+    share, _ = shared
+    ours, theirs = Pipe()
+    worker = shared_model.WorkerProcess(ours, 8)
+    if entered:
+        worker.tell = lambda body, files: theirs.close() if files else None
+    else:
+        theirs.close()
+        assert not share.forget(8)
+    with pytest.raises(shared_model.WorkerGoneError):
+        share.admit(worker)
+    assert not share.workers
 
 
 def test_systemd_is_told(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="the service needs the extra serve")
 
 import deql
+from deql.serve import serving_model
 from deql.serve.serving_model import Catalogue, ModelHolder, ServingModel, plain
 from tests.serve.running import wait_for
 
@@ -37,6 +38,23 @@ def test_finds_what_every_name_says(entries, query, limit):
     else:
         matches.sort(key=lambda column: -counts[column])
     assert Catalogue(names, counts).find(query, limit) == (matches[:limit], len(matches) > limit)
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000])
+def test_names_in_parts_are_as_all_at_once(count, monkeypatch):
+    generator = np.random.default_rng(5)
+    names = [f"{word:b}-x" for word in generator.integers(0, count, count).tolist()]  # some twice
+    counts = generator.integers(0, 9, count)
+    whole, most = Catalogue(names, counts), []
+    monkeypatch.setattr(serving_model, "_NAMES_AT_ONCE", 64)
+    monkeypatch.setattr(
+        serving_model, "sorted", lambda values, **how: most.append(len(values)) or sorted(values, **how), raising=False
+    )
+    parts = Catalogue(names, counts)
+    assert vars(parts).keys() == vars(whole).keys()
+    assert all(np.array_equal(value, vars(whole)[name]) for name, value in vars(parts).items())
+    assert most.pop(0) <= 1000 / 4 + 1  # the sample
+    assert max(most) <= 3 * 64
 
 
 def test_an_old_model_is_let_go_by_a_thread_once_nobody_asks_it(toy):

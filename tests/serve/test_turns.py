@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -19,6 +20,7 @@ from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from deql.serve.turns import LongAnswers
 from tests.serve.asking import Asker
+from tests.serve.running import wait_for
 
 
 @pytest.fixture
@@ -65,6 +67,16 @@ def test_requests_for_reasons_are_ranked_with_all_others(served):
     assert all(len(answer["results"][0]["recommendations"][0]["because"]) == 1 for _, answer in answers[1::2])
 
 
+def test_long_bodies_are_ranked_with_all_others(served):
+    """Their slot is for parsing: who held it while it was ranked kept the others from being ranked with it."""
+    model, batches = served
+    plain, long = {"histories": [["egg"]], "k": 2}, {"histories": [["tea"]], "k": 3, "exclude": ["x" * 70_000]}
+    answers = ask_together(model, [plain, long] * 20)
+    assert [status for status, _ in answers] == [200] * 40
+    assert sum(map(len, batches)) == 40
+    assert len(batches) <= 4
+
+
 def test_a_long_answer_gives_way(monkeypatch):
     """The event loop is not asked between two moments: that is what starved those who wanted reasons."""
     monkeypatch.setattr(turns, "_MOMENT", 0.0)
@@ -81,8 +93,7 @@ def test_a_long_answer_gives_way(monkeypatch):
         made = [answers.make(steps(name, count)) for name, count in (("long", 50), ("other", 30), ("short", 1))]
         tasks = [asyncio.ensure_future(one) for one in made]
         await asyncio.sleep(0)  # they begin
-        time.sleep(0.2)
-        assert len(order) == 81
+        wait_for(lambda: len(order) == 81, 10)  # it is the event loop that waits
         return await asyncio.gather(*tasks)
 
     assert asyncio.run(ask()) == [list(range(50)), list(range(30)), [0]]
@@ -109,6 +120,24 @@ def test_what_was_given_up_is_not_worked_on():
         assert len(done) == before
 
     asyncio.run(ask())
+
+
+def test_what_was_given_up_before_it_began_is_not_begun():
+    calls, go_on = [], threading.Event()
+
+    async def ask():
+        answers = LongAnswers()
+        first = asyncio.ensure_future(answers.call(go_on.wait, 10))
+        given_up = asyncio.ensure_future(answers.call(calls.append, "given up"))
+        await asyncio.sleep(0)  # both are in the thread's queue
+        given_up.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await first
+        await answers.call(calls.append, "last")
+
+    asyncio.run(ask())
+    assert calls == ["last"]
 
 
 def test_an_error_is_that_of_its_request():

@@ -24,7 +24,7 @@ from deql.serve import answer_schemas, answers, openapi, schemas
 from deql.serve.errors import add_errors
 from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import Metrics
-from deql.serve.request_context import CHECKSUM
+from deql.serve.request_context import CHECKSUM, PARSED
 from deql.serve.schemas import ApiError
 from deql.serve.serving_model import ModelHolder, Query, ServingModel
 from deql.serve.settings import Settings
@@ -207,7 +207,8 @@ def _add_admin(api: FastAPI, holder: ModelHolder) -> None:
     async def reload_models() -> Response:
         """Read the model files again.
 
-        Requests are answered meanwhile. A file that is no model leaves its model as it is, and the others are read.
+        Requests are answered meanwhile. A file that is no model leaves its model as it is, and the others are read:
+        an error names those that were replaced.
         """
         try:
             return _json(await holder.reload())
@@ -250,7 +251,8 @@ def _add_page(api: FastAPI) -> None:
 
 
 def _asked_for(request: Request, holder: ModelHolder, name: str | None) -> ServingModel:
-    """The model that a request is about, whose checksum its answer will have."""
+    """The model that a request, which is parsed by now, is about; its answer will have the model's checksum."""
+    request.scope["state"].pop(PARSED, lambda: None)()
     serving = holder.get(name)
     request.scope["state"][CHECKSUM] = serving.checksum
     return serving

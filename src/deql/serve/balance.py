@@ -11,10 +11,12 @@ import logging
 import mmap
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from deql.errors import DeqlError
 from deql.serve.monitoring import FOLDER, log
 
 __all__ = ["BalancedServer", "new_event_loop", "prepare_counts"]
@@ -33,8 +35,8 @@ _TELL_SECONDS = 0.1
 
 
 def prepare_counts(folder: str, workers: int) -> None:
-    """Make the file of counts, with a place to spare, for a worker that starts while another one ends."""
-    Path(folder, _CONNECTIONS).write_bytes(array.array("i", [_NOBODY] * (workers + 1)).tobytes())
+    """Make the file of counts, with places to spare: all workers may be replaced while the old ones still end."""
+    Path(folder, _CONNECTIONS).write_bytes(array.array("i", [_NOBODY] * (2 * workers + 1)).tobytes())
 
 
 class BalancedServer:
@@ -61,7 +63,7 @@ class BalancedServer:
         self._loop, self._listener, self._protocol = loop, listener, protocol
         self._file = counts.open("r+b")  # open for good: the lock goes with it
         self._counts = memoryview(mmap.mmap(self._file.fileno(), 0)).cast("i")
-        self._place = next(place for place in range(len(self._counts)) if self._lock(place))
+        self._place = self._take_place()
         self._open: set[Any] = set()  # tasks that set up a connection, then transports
         self._waiting: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -83,6 +85,16 @@ class BalancedServer:
 
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""
+
+    def _take_place(self) -> int:
+        for place in range(len(self._counts)):
+            if self._lock(place):
+                return place
+        self._file.close()
+        raise DeqlError(
+            f"all {len(self._counts)} places for counts of connections are taken: "
+            "workers that were replaced do not end, as they may wait for a device; see to these processes first"
+        )
 
     def _lock(self, place: int) -> bool:
         import fcntl  # not on Windows, where the server says so itself
@@ -151,6 +163,10 @@ def new_event_loop() -> Any:
     base = importlib.import_module("uvloop").Loop if importlib.util.find_spec("uvloop") else asyncio.SelectorEventLoop
 
     async def create_server(self: Any, protocol: Callable[[], asyncio.Protocol], *, sock: Any, **given: Any) -> Any:
-        return BalancedServer(self, sock, protocol, Path(os.environ[FOLDER], _CONNECTIONS))
+        try:
+            return BalancedServer(self, sock, protocol, Path(os.environ[FOLDER], _CONNECTIONS))
+        except DeqlError as error:  # uvicorn would show a traceback
+            log("worker_failed", logging.CRITICAL, reason=str(error))
+            sys.exit(1)
 
     return type("BalancedLoop", (base,), {"create_server": create_server})()

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deql.serve.access import host_is_allowed, shows_token
 from deql.serve.monitoring import Metrics, log
-from deql.serve.request_context import RequestContext, too_many_connections
+from deql.serve.request_context import PARSED, RequestContext, too_many_connections
 from deql.serve.schemas import ApiError
 from deql.serve.settings import Settings
 
@@ -35,7 +35,7 @@ _BODIES = 64
 
 _LONG_BODY = 2**16
 _LONG_AT_ONCE = 2
-"""Requests with longer bodies that are worked on at once; others wait, so that the first are answered in time."""
+"""Longer bodies that are parsed before the event loop turns to something else."""
 
 
 class RequestMiddleware:
@@ -143,9 +143,21 @@ class RequestMiddleware:
         finally:
             self._pending -= 1
 
-    def _turn(self, request: RequestContext) -> AbstractAsyncContextManager[Any]:
-        """Parsing a long body stops the event loop for a moment: others are answered between two of them."""
-        return self._long if len(request.body) > _LONG_BODY else nullcontext()
+    def _turn(self, request: RequestContext) -> AbstractAsyncContextManager[None]:
+        """Parsing a long body stops the event loop for a moment: others are answered between two of them.
+
+        What administers parses none, and may take minutes.
+        """
+        return self._parsing(request) if len(request.body) > _LONG_BODY and not request.is_admin else nullcontext()
+
+    @asynccontextmanager
+    async def _parsing(self, request: RequestContext) -> AsyncIterator[None]:
+        """Have a slot until the app says that it has parsed the body: who waits to be ranked holds none."""
+        await self._long.acquire()
+        with ExitStack() as slot:
+            slot.callback(self._long.release)
+            request.scope["state"][PARSED] = slot.close  # which does so once
+            yield
 
     def _failed(self, request: RequestContext, error: Exception) -> None:
         log("error", logging.ERROR, error, id=request.id)

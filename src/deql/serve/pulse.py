@@ -18,6 +18,9 @@ _HUNG_SECONDS = 5.0
 _STARTING_SECONDS = 20.0
 """The same for one that starts: what it imports and compiles may keep Python from answering for a while."""
 
+_FIRST_SECONDS = 120.0
+"""The same before its first answer: from a cold disk, or with little of a processor, Python itself starts slowly."""
+
 _MOST_A_LOOK = 0.5
 """Seconds of silence that one look adds at most: who looks may have been stopped as well, and hears answers later."""
 
@@ -28,6 +31,7 @@ _PING_SECONDS = 0.5
 class _Pulse:
     process: Any
     is_asked: bool = False
+    has_answered: bool = False
     silence: float = 0.0
     next_ping: float = 0.0
 
@@ -65,7 +69,7 @@ class Pulses:
             pulse.silence += passed
             if pipe.poll(0):
                 pipe.recv()
-                pulse.is_asked, pulse.silence = False, 0.0
+                pulse.is_asked, pulse.has_answered, pulse.silence = False, True, 0.0
         elif now >= pulse.next_ping:
             pipe.send(b"ping")
             pulse.is_asked, pulse.next_ping = True, now + _PING_SECONDS
@@ -80,4 +84,6 @@ class Pulses:
         pulse = self._of.get(pid or 0)
         if pulse is None:
             return False
+        if not pulse.has_answered:
+            return pulse.silence > _FIRST_SECONDS
         return pulse.silence > (_HUNG_SECONDS if self._is_ready(pulse.process.pid) else _STARTING_SECONDS)

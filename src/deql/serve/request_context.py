@@ -19,6 +19,7 @@ __all__ = [
     "CHECKSUM",
     "CONNECTION",
     "MOST_HEADER_BYTES",
+    "PARSED",
     "STARTED",
     "TARGET",
     "RequestContext",
@@ -40,6 +41,9 @@ TARGET = "target"
 
 CHECKSUM = "checksum"
 """Where, in a scope's state, the app says which model is asked; its answer, be it an error, has that as a header."""
+
+PARSED = "parsed"
+"""Where, in a scope's state, what the app calls once it has parsed a long body is: others may parse theirs then."""
 
 MOST_HEADER_BYTES = 2**16
 """Of a request's address and headers together."""

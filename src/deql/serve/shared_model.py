@@ -38,7 +38,10 @@ _LOAD_SECONDS = 600.0
 _SWAP_SECONDS = 10.0
 
 _SILENT_SECONDS = 2.0
-"""After which a worker that leaves a ping without an answer is not waited for: all others wait for the new model."""
+"""Of silence after another worker has answered: then one is not waited for, as all others wait for the new model.
+
+Where nobody has answered it may be the model that keeps them all busy; who hangs is the supervisor's to decide, later.
+"""
 
 _LOOK_SECONDS = 0.1
 
@@ -92,8 +95,8 @@ class WorkerProcess:
         Held from a question to its answer.
     """
 
-    def __init__(self, connection: Connection, pid: int, silence: Callable[[int], float] = lambda pid: 0.0) -> None:
-        self._connection, self.pid, self.ready, self._silence = connection, pid, False, silence
+    def __init__(self, connection: Connection, pid: int, is_left: Callable[[int], bool] = lambda pid: False) -> None:
+        self._connection, self.pid, self.ready, self._is_left = connection, pid, False, is_left
         self.asking = threading.Lock()
 
     def ask(self, body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float) -> None:
@@ -114,9 +117,11 @@ class WorkerProcess:
         try:
             end = time.monotonic() + seconds
             while not self._connection.poll(min(seconds, _LOOK_SECONDS)):
-                if time.monotonic() > end or self._silence(self.pid) > _SILENT_SECONDS:
+                if time.monotonic() > end or self._is_left(self.pid):
                     self.kill()
-                    raise WorkerGoneError(f"worker {self.pid} did not answer within {seconds:g} seconds, or hangs")
+                    reason = f"worker {self.pid} did not answer within {seconds:g} seconds, or hangs"
+                    log("worker_killed", logging.ERROR, worker=self.pid, reason=reason)
+                    raise WorkerGoneError(reason)
             answer, _ = receive(self._connection)
         except (OSError, EOFError):
             raise WorkerGoneError(f"worker {self.pid} ended") from None
@@ -163,6 +168,7 @@ class SharedModel:
         # Who starts while all workers take up a new model waits for that: else it might have the old one for good.
         self._handing = threading.Lock()
         self._reloading = threading.Lock()
+        self._answered: float | None = None  # when the first worker answered what all are asked
         self._last_began, self._last_answer = 0.0, {"refused": ""}
         threading.Thread(target=self._accept, name="control", daemon=True).start()
 
@@ -205,19 +211,20 @@ class SharedModel:
                 with connection:
                     send(connection, self.reload())
             else:
-                self.admit(WorkerProcess(connection, body["pid"], self._silence))
+                self.admit(WorkerProcess(connection, body["pid"], self.is_left))
 
     def admit(self, worker: WorkerProcess) -> None:
         """Hand the models to a new worker, and wait until it answers from them."""
         with worker.asking:
-            with self._handing:
-                self.workers[worker.pid] = worker
-                worker.tell({"kind": "start", "settings": self._settings.to_json()}, None)
-                for name, had in self.current.items():
-                    worker.tell({"kind": "model", "name": name}, had.files)
             try:
+                with self._handing:
+                    self.workers[worker.pid] = worker
+                    worker.tell({"kind": "start", "settings": self._settings.to_json()}, None)
+                    for name, had in self.current.items():
+                        worker.tell({"kind": "model", "name": name}, had.files)
                 worker.wait(_LOAD_SECONDS)
-            except WorkerGoneError:
+            except WorkerGoneError:  # perhaps before it was among the workers, so that nobody else takes it from there
+                self.workers.pop(worker.pid, None)
                 raise
             except WorkerError as error:
                 self.refused = str(error)
@@ -249,14 +256,16 @@ class SharedModel:
                 models.append(self._reload_one(name))
             except Exception as error:
                 refused.append(str(error) or type(error).__name__)
+        changed = [model["name"] for model in models if model["changed"]]
         if refused:
-            return {"refused": "; ".join(refused)}
+            replaced = [f"replaced: {', '.join(changed)}"] if changed else []
+            return {"refused": "; ".join(refused + replaced)}
         first = models[0]["checksum"]
-        changed = any(model["changed"] for model in models)
         seconds = round(time.monotonic() - began, 3)
         return {
             "result": {
-                "checksum": first, "changed": changed, "workers": self.ready, "seconds": seconds, "models": models,
+                "checksum": first, "changed": bool(changed), "workers": self.ready, "seconds": seconds,
+                "models": models,
             }
         }  # fmt: skip
 
@@ -298,31 +307,44 @@ class SharedModel:
         """
         with self._handing:
             everyone = list(self.workers.values())  # some may end, and be taken from among the workers, meanwhile
-            failed = _ask_all(everyone, {"kind": "prepare", "name": name}, new.files, _LOAD_SECONDS)
+            failed = self._ask_all(everyone, {"kind": "prepare", "name": name}, new.files, _LOAD_SECONDS)
             refused = [error for error in failed.values() if not isinstance(error, WorkerGoneError)]
             if refused or len(failed) == len(everyone):
-                _ask_all(everyone, {"kind": "drop"}, None, _SWAP_SECONDS)
+                self._ask_all(everyone, {"kind": "drop"}, None, _SWAP_SECONDS)
                 why = refused[0] if refused else "workers end again and again"
                 raise ReloadError(f"{self._settings.models[name]} could not be loaded: {why}")
-            for worker, error in _ask_all(everyone, {"kind": "swap"}, None, _SWAP_SECONDS).items():
+            for worker, error in self._ask_all(everyone, {"kind": "swap"}, None, _SWAP_SECONDS).items():
+                if isinstance(error, WorkerGoneError):  # by now its number may be that of another process
+                    continue
                 worker.kill()  # it starts again, with the new model
                 log("worker_killed", logging.ERROR, worker=worker.pid, reason=f"it has not the new model: {error}")
             self.current[name].close()
             self.current[name] = new
 
+    def _ask_all(
+        self, everyone: Sequence[WorkerProcess], body: Mapping[str, Any], files: Mapping[str, int] | None,
+        seconds: float,
+    ) -> dict[WorkerProcess, WorkerError]:  # fmt: skip
+        """Ask all workers at the same time; the errors of those that have one."""
+        failed: dict[WorkerProcess, WorkerError] = {}
+        self._answered = None
 
-def _ask_all(
-    everyone: Sequence[WorkerProcess], body: Mapping[str, Any], files: Mapping[str, int] | None, seconds: float
-) -> dict[WorkerProcess, WorkerError]:
-    """Ask all workers at the same time; the errors of those that have one."""
-    failed: dict[WorkerProcess, WorkerError] = {}
+        def ask(worker: WorkerProcess) -> None:
+            try:
+                worker.ask(body, files, seconds)
+            except WorkerError as error:
+                failed[worker] = error
+                if isinstance(error, WorkerGoneError):
+                    return
+            self._answered = self._answered or time.monotonic()
 
-    def ask(worker: WorkerProcess) -> None:
-        try:
-            worker.ask(body, files, seconds)
-        except WorkerError as error:
-            failed[worker] = error
+        with ThreadPoolExecutor(len(everyone) or 1) as pool:
+            list(pool.map(ask, everyone))
+        return failed
 
-    with ThreadPoolExecutor(len(everyone) or 1) as pool:
-        list(pool.map(ask, everyone))
-    return failed
+    def is_left(self, pid: int) -> bool:
+        """Whether a worker that is asked with all others is not to be waited for any more."""
+        answered = self._answered
+        if answered is None:
+            return False
+        return min(self._silence(pid), time.monotonic() - answered) > _SILENT_SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -187,16 +188,20 @@ class Supervisor:
         self._listener.close()
         self._manager.terminate_all()
         latest = time.monotonic() + self._settings.grace + 3
-        while any(process.process.is_alive() for process in self._manager.processes):
+        while self._alive():
             self._wait(_CHECK_SECONDS / 2)
             if time.monotonic() > latest:
-                for process in self._manager.processes:
-                    log("worker_killed", logging.ERROR, worker=process.pid)
+                for process in self._alive():
+                    log("worker_killed", logging.ERROR, worker=process.pid, reason="it did not end in time")
                 self._kill()
+                latest = math.inf
         log("stopped", exit=self._exit_code)
 
+    def _alive(self) -> list[Process]:
+        return [process for process in self._manager.processes if process.process.is_alive()]
+
     def _kill(self) -> None:
-        for process in self._manager.processes:
+        for process in self._alive():
             process.process.kill()
 
 

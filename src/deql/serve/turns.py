@@ -164,6 +164,8 @@ class LongAnswers:
 
 def _is_done(job: _Job) -> bool:
     """Go on for a moment; whether the job needs no more, as it is finished, has failed, or was given up."""
+    if job.answer.cancelled():  # before its first step, which may be all of it
+        return True
     end = time.monotonic() + _MOMENT
     try:
         for step in job.steps:
