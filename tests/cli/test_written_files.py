@@ -206,3 +206,10 @@ def test_a_link_in_a_circle_is_no_traceback(capsys, place):
     assert run(["fit", str(place / "goods.csv"), "-m", "popularity", "-o", str(place / "circle.csv")]) == 0
     assert deql.load(place / "circle.csv").n_users_ == 30
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["fit", "data split", "data convert"])
+def test_a_dash_is_no_file(capsys, place, monkeypatch, command):
+    monkeypatch.chdir(place)
+    assert "name one" in refusal(capsys, *command.split(), "goods.csv", "-o", "-")
+    assert not (place / "-").exists()

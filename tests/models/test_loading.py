@@ -53,6 +53,14 @@ def test_a_number_that_is_none(tmp_path, kind, value):
         refused(forged(tmp_path / "a.deql", metadata, arrays | {name: bad}), "finite")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, -1.0])
+def test_a_diagonal_of_p_that_is_none(tmp_path, value):
+    metadata, arrays = contents("deql")
+    width = json.loads(metadata["facts"])["tile"]
+    arrays["precision"][2 * min(width, len(arrays["gain"])) + 2] = value
+    refused(forged(tmp_path / "m.deql", metadata, arrays), "the diagonal of its P is not positive at place 2")
+
+
 @pytest.mark.parametrize("kind", FILES)
 def test_arrays_of_another_size_or_type_or_none(tmp_path, kind):
     metadata, arrays = contents(kind)

@@ -71,6 +71,8 @@ def _parts(folder: Path) -> Iterator[Path]:
 
 
 def _check_output(path: Path) -> None:
+    if str(path) == "-":
+        raise ParameterError('"-" is no file to write: name one')
     target = Path(os.path.realpath(path))  # what a link points to is written, not the link
     folder = target.parent
     if path.is_dir():

@@ -385,6 +385,9 @@ class LinearAutoencoder(Recommender):
         self.precision_ = PackedSymmetric(n, model_file.fact(facts, "tile", int), arrays["precision"])
         if self.precision_.dtype != self.dtype:
             raise ValueError(f"its P is of {self.precision_.dtype}, and its dtype {self.dtype}")
+        diagonal = self.precision_.diagonal()
+        if not (fine := np.isfinite(diagonal) & (diagonal > 0)).all():
+            raise ValueError(f"the diagonal of its P is not positive at place {int(fine.argmin())}")
         self.gain_, self.shift_, self.gram_diagonal_ = (
             model_file.vector(arrays, name, n) for name in ("gain", "shift", "gram_diagonal")
         )

@@ -47,7 +47,7 @@ def test_is_refused_unless_allowed(capsys, tmp_path, small_limit, name):
     said = refusal(capsys, "data", "convert", path, "-o", tmp_path / "b.csv")
     assert "unpack it first or allow more with --max-unpacked" in said
     assert deql.read_interactions(path, max_unpacked="1GiB").n_interactions
-    with pytest.raises(deql.DataError, match=r"0\.0 GiB, as allowed"):
+    with pytest.raises(deql.DataError, match=r"more than 4 MiB, as allowed"):
         deql.read_interactions(path, max_unpacked=2**22)
 
 

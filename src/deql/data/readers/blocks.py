@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.formatting import show_bytes
 from deql._system.lazy import pl
 from deql.errors import DataError, Setting, printable, reason
 
@@ -98,16 +99,15 @@ def check_unpacked(path: Path | str, packed: int, unpacked: int, most: int | Non
     >>> check_unpacked("a.csv.gz", 2**20, 2**33, None)
     Traceback (most recent call last):
     ...
-    deql.errors.DataError: a.csv.gz has 1.0 MiB and unpacks to more than 1.0 GiB, as no table does: if it is to be \
+    deql.errors.DataError: a.csv.gz has 1 MiB and unpacks to more than 1.0 GiB, as no table does: if it is to be \
 trusted, unpack it first or allow more with max_unpacked=…
     """
     limit = max(_MOST_UNPACKED, _MOST_RATIO * packed) if most is None else most
     if unpacked > limit:
-        size = f"{packed / 2**20:,.1f} MiB"
         why = ", as no table does: if it is to be trusted," if most is None else ", as allowed:"
         raise DataError(
-            f"{path} has {size} and unpacks to more than {limit / 2**30:,.1f} GiB{why} unpack it first or allow more "
-            "with ",
+            f"{path} has {show_bytes(packed)} and unpacks to more than {show_bytes(limit)}{why} "
+            "unpack it first or allow more with ",
             Setting("max_unpacked"),
         )
 

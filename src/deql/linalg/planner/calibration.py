@@ -50,12 +50,16 @@ def product_rate(dtype: str, tile: int) -> float:
 
     def work(first: int, _last: int) -> None:
         values = np.zeros((rows, width), dtype)
-        gemm(1.0, panel, inverse, 0.0, values)  # the first product, and its memory, do not count
-        begin = perf_counter()
-        while (seconds := perf_counter() - begin) < _SECONDS or not done[first]:
-            gemm(0.5, panel, inverse, 0.5, values)
-            done[first] += 1
-        done[first] /= seconds
+
+        def products_in(least: float) -> float:
+            begin, count = perf_counter(), 0
+            while not count or perf_counter() - begin < least:
+                gemm(0.5, panel, inverse, 0.5, values)
+                count += 1
+            return count / (perf_counter() - begin)
+
+        products_in(_SECONDS)  # processors take some time to come to speed
+        done[first] = products_in(_SECONDS)
 
     with blas_limited(1):
         run_slices(work, range(threads + 1))
