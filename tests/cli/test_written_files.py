@@ -208,7 +208,7 @@ def test_a_link_in_a_circle_is_no_traceback(capsys, place):
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["fit", "data split", "data convert"])
+@pytest.mark.parametrize("command", ["fit", "data split", "tune"])
 def test_a_dash_is_no_file(capsys, place, monkeypatch, command):
     monkeypatch.chdir(place)
     assert "name one" in refusal(capsys, *command.split(), "goods.csv", "-o", "-")
