@@ -62,7 +62,8 @@ def test_blas_is_not_loaded_where_it_would_wait_for_ever(kind):
         taken = 2**40 - next(limit.left for limit in limits_set() if limit.bytes == 2**40)
         resource.setrlimit(resource.{kind}, (taken + 40 * 2**20, -1))
         try:
-            blas_limited()
+            with blas_limited():
+                pass
         except DeqlError as error:
             print(error)
     """

@@ -37,7 +37,10 @@ _DEFAULT_HANDLER = 306
 """The place of NumPy's ``PyDataMem_DefaultHandler`` in the table of its C API, where it has been since 1.22."""
 
 _NUMBA_LEAKS = "Allocation failed (probably too large)"
-"""What a kernel says that could not allocate: numba does not give back the arrays that it was handed, then."""
+"""What a kernel says that could not allocate: numba does not give back the arrays that it was handed, then.
+
+Nor where it could not allocate its own note of an array, of which it says nothing: the kernel runs, and is right.
+"""
 
 _HANG_SECONDS = 30
 _QUICK_STEPS = {"allocation": 20, "open": 8}
@@ -176,7 +179,7 @@ def _try(
     operation.again(folder)
     held, threads, wrong = _descriptors(), threading.active_count(), []
     error = result = None
-    leaks = False
+    leaks = fault[0] == "allocation"
     with shim.failing(*fault) as seen, _hang_noticed():
         try:
             result = operation.act(folder)
