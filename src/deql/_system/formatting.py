@@ -12,8 +12,6 @@ from deql.errors import ParameterError
 __all__ = ["as_json", "parse_bytes", "parse_json", "show_bytes", "show_seconds"]
 
 _FACTORS = {"": 1} | {unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), 1)}
-
-
 _FACTORS |= {f"{letter}{rest}": 1024**power for power, letter in enumerate("kmgt", 1) for rest in ("", "i", "ib")}
 _FACTORS["b"] = 1
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from deql.errors import TooLargeError
 
-__all__ = ["Limit", "adapt_to_limits", "addresses_left", "check_room_for_blas", "limits_set"]
+__all__ = ["Limit", "adapt_to_limits", "addresses_left", "check_room_for_blas", "limits_set", "usable_processors"]
 
 # Measured with the bundled data on Linux: what the libraries take of each kind at one thread, and for one more.
 _LEAST = {"v": 900 * 2**20, "d": 400 * 2**20}
@@ -73,6 +73,17 @@ def addresses_left(root: Path = Path("/")) -> int | None:
     return min((limit.left for limit in limits_set(root)), default=None)
 
 
+def usable_processors() -> int:
+    """Processors that this process may run on.
+
+    Examples
+    --------
+    >>> usable_processors() >= 1
+    True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def adapt_to_limits() -> None:
     """Before any library is loaded: use fewer threads where a limit would not do for all; refuse one that is too small.
 
@@ -85,20 +96,19 @@ def adapt_to_limits() -> None:
     """
     if "numpy" in sys.modules:  # who has loaded them is not told that they cannot be
         return
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for letter, total, left in (limits := limits_set()):
-        if left < _LEAST[letter]:
+    processors = usable_processors()
+    for limit in (limits := limits_set()):
+        least = _LEAST[limit.letter]
+        if limit.left < least:
             raise TooLargeError(
-                f"{Limit(letter, total, left).words} is too small to load the libraries: it takes at least "
-                f"{-(-(total - left + _LEAST[letter]) // 2**20) * 1024}; raise it, or limit the memory by a control "
+                f"{limit.words} is too small to load the libraries: it takes at least "
+                f"{-(-(limit.bytes - limit.left + least) // 2**20) * 1024}; raise it, or limit the memory by a control "
                 "group, which counts what is used"
             )
     if all(limit.left >= _AT_EASE[limit.letter] * (2 + processors) for limit in limits):
         return
     threads = min(1 + (limit.left // 4 - _LEAST[limit.letter]) // _EACH_THREAD[limit.letter] for limit in limits)
-    for library in ("OPENBLAS", "MKL", "OMP"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", str(max(1, min(threads, processors))))
-    for name in ("POLARS_MAX_THREADS", "DEQL_THREADS"):
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS", "DEQL_THREADS"):
         os.environ.setdefault(name, str(max(1, min(threads, processors))))
     _share_one_arena()
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.limits import check_room_for_blas
+from deql._system.limits import check_room_for_blas, usable_processors
 from deql._system.machine import processor_quota
 from deql.errors import ParameterError
 
@@ -71,7 +71,7 @@ def thread_count() -> int:
     >>> thread_count() >= 1
     True
     """
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    processors = usable_processors()
     most = max(16, 4 * processors)
     if _chosen is not None:
         return min(_chosen, most)

@@ -126,7 +126,7 @@ class _Sweep:
     def hand_out(self, pivot: int) -> AllOf:
         """Hand out a pivot's updates, and the inverse and N of the next one, in the order in which they are to begin.
 
-        Returned are the tasks that the pivot is done with, which are none if it is the only one.
+        Returned are the tasks that the pivot is done with.
         """
         before, solved = self.last_pivot, self.solved
         updates: list[Awaited] = []
