@@ -9,7 +9,7 @@ import pytest
 
 from deql._system.tables import Cell, Grid
 from deql.paper.document import Document, Figure, Section, write_document
-from deql.report import plots
+from deql.plotting import plots
 from tests.report.test_pages import Outline
 
 pytest.importorskip("matplotlib", reason="documents need matplotlib")

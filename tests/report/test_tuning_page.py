@@ -11,8 +11,8 @@ from scipy.stats import spearmanr
 
 import deql
 from deql import Interactions
-from deql.report import plots
-from deql.report.plots import Labels
+from deql.plotting import plots
+from deql.plotting.plots import Labels
 from deql.report.tuning_page import rank_correlation, tuning_page
 from deql.tuning.space import Space
 from tests.report.test_pages import NASTY, Outline

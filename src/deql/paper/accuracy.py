@@ -15,8 +15,9 @@ from deql.paper.measurement_log import Record
 from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import HEADS, LINEAR, METRICS, NAMES, WEIGHTED, reported
 from deql.paper.table_request import MetricRow, TableRequest, metric_grid
-from deql.report import page, plots
-from deql.report.plots import Labels
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 
 __all__ = ["accuracy", "rows_passed"]
 

@@ -23,8 +23,9 @@ from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import LINEAR, WEIGHTED, reported
 from deql.paper.subprocess_fit import fit_in_subprocess
 from deql.paper.table_request import TableRequest
-from deql.report import page, plots
-from deql.report.plots import Labels
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 
 __all__ = ["cost"]
 

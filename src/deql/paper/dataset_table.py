@@ -17,8 +17,9 @@ from deql.datasets.public import PRESETS, Shape, compare_with_paper, locate
 from deql.paper.document import Figure, Section, capitalised
 from deql.paper.paper_datasets import MissingDataset, PaperDataset
 from deql.paper.table_request import TableRequest
-from deql.report import page, plots
-from deql.report.plots import Labels
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 
 __all__ = ["dataset_table", "share_of_top"]
 

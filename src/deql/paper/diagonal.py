@@ -16,8 +16,9 @@ from deql.paper.measurement_log import MeasurementLog
 from deql.paper.paper_datasets import PaperDataset
 from deql.paper.sensitivity_curves import ROW, as_deql
 from deql.paper.table_request import TableRequest
-from deql.report import page, plots
-from deql.report.plots import Labels
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 
 __all__ = ["by_popularity", "diagonal", "distribution"]
 

@@ -24,8 +24,9 @@ from deql.paper.sensitivity_curves import (
     at_fixed_lambda,
 )  # fmt: skip
 from deql.paper.table_request import TableRequest
-from deql.report import page, plots
-from deql.report.plots import Labels
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 from deql.tuning.winner import CURVE
 
 __all__ = ["b_sensitivity", "verdict"]

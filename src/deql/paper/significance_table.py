@@ -22,9 +22,10 @@ from deql.paper.paper_datasets import PaperDataset, fingerprint
 from deql.paper.published import METRICS, NAMES, WEIGHTED, reported
 from deql.paper.split_tests import Pair, SplitTest, difference_sums, null, split_tests, values_on
 from deql.paper.table_request import MetricRow, TableRequest, metric_grid
-from deql.report import page, plots
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 from deql.report.comparison_page import mean_interval
-from deql.report.plots import Labels
 from deql.split import Split
 
 __all__ = ["SEEDS", "significance"]

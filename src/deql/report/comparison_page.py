@@ -13,9 +13,10 @@ from deql._system.tables import Grid, p_value
 from deql.evaluation.comparison import Comparison
 from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 from deql.metrics import lower_is_better
-from deql.report import page, plots
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 from deql.report.page import Figure
-from deql.report.plots import Labels
 
 __all__ = ["comparison_page", "mean_interval"]
 

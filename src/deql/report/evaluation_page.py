@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from deql._system.tables import Grid, number
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
-from deql.report import page, plots
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 from deql.report.page import Figure
-from deql.report.plots import Labels
 from deql.split import HeldOut
 
 __all__ = ["curve_metrics", "evaluation_page", "group_lengths"]

@@ -24,7 +24,7 @@ _SYMBOLS = "●■◆▲▼✚✖★"
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot, as :mod:`deql.report.plots` draws them, and what it shows in words."""
+    """A plot, as :mod:`deql.plotting.plots` draws them, and what it shows in words."""
 
     svg: str
     caption: str

@@ -9,9 +9,10 @@ import numpy as np
 
 from deql._system.tables import counted
 from deql.metrics import lower_is_better
-from deql.report import page, plots
+from deql.plotting import plots
+from deql.plotting.plots import Labels
+from deql.report import page
 from deql.report.page import Figure
-from deql.report.plots import Labels
 from deql.tuning.space import PARAMETERS, Point, Space
 from deql.tuning.tuning_result import Tuning, best_by_point, edges, is_between_values, leaderboard_grid
 

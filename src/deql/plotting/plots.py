@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.report.drawing import (
+from deql.plotting.drawing import (
     COLOURS,
     INK,
     Labels,

@@ -1,0 +1,54 @@
+"""Results as frames, of whichever library the reader has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from deql._system.lazy import nw
+from deql.errors import ParameterError
+
+__all__ = ["DEFAULT_KIND", "frame_kind", "make_frame"]
+
+DEFAULT_KIND = "polars"
+_KINDS = ("polars", "pandas", "pyarrow")
+_Backend = Literal["polars", "pandas", "pyarrow", "modin", "cudf"]
+
+
+def frame_kind(table: Any) -> str | None:
+    """Which library a frame is of, as :func:`make_frame` takes it; None for what is no frame.
+
+    A library that cannot be built from columns, such as one of lazy or distributed frames, counts as polars.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> frame_kind(pl.DataFrame({"user": [1]})), frame_kind([1, 2])
+    ('polars', None)
+    """
+    native = nw.from_native(table, pass_through=True)
+    if not isinstance(native, nw.DataFrame | nw.LazyFrame):
+        return None
+    name = native.implementation.value
+    return name if name in (*_KINDS, "modin", "cudf") else DEFAULT_KIND
+
+
+def make_frame(columns: Mapping[str, Any], kind: str | None = None) -> Any:
+    """A frame of the columns: of polars, pandas or pyarrow.
+
+    Examples
+    --------
+    >>> make_frame({"item": ["tea", "jam"], "score": [0.5, 0.25]}).shape
+    (2, 2)
+    >>> type(make_frame({"item": ["tea"]}, "pyarrow")).__name__
+    'Table'
+    """
+    kind = kind or DEFAULT_KIND
+    if kind not in (*_KINDS, "modin", "cudf"):
+        raise ParameterError(f"a frame is one of {', '.join(_KINDS)}, got {kind!r}", parameter="kind")
+    try:
+        return nw.from_dict(dict(columns), backend=cast(_Backend, kind)).to_native()
+    except ModuleNotFoundError:
+        raise ParameterError(
+            f"{kind} is not installed: pip install {kind}, or ask for another", parameter="kind"
+        ) from None
