@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,7 +19,7 @@ from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
-from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError, name_some
+from deql.errors import DataError, NotFittedError, ParameterError
 from deql.io import model_file
 from deql.io.model_file import ModelRecord
 from deql.ranking import NO_ITEM
@@ -32,7 +32,7 @@ from deql.ranking.histories import (
     encode_histories,
     encode_history,
 )
-from deql.ranking.item_lookup import TitleIndex, find_column, suggest_items, wrong_kind
+from deql.ranking.item_lookup import TitleIndex, known_column
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 
@@ -436,12 +436,7 @@ class Recommender(ABC):
         return None if self.titles_ is None else TitleIndex(self.titles_, self.items_)
 
     def _column(self, item: ItemId) -> int:
-        column = find_column(item, self._item_index, self._title_index) if isinstance(item, Hashable) else None
-        if column is None:
-            kind = wrong_kind([item], self._item_index)
-            hint = f": {kind}" if kind else suggest_items(item, self.items_, self.titles_)
-            raise UnknownItemError(f"the model does not know the item {name_some([item])}{hint}")
-        return column
+        return known_column(item, self._item_index, self.items_, self._title_index)
 
     def _names(self, columns: NDArray[np.int32], of_items: NDArray[Any]) -> NDArray[Any]:
         names = of_items[columns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deql.errors import ParameterError, UnknownItemError, did_you_mean, name_some
 
-__all__ = ["TitleIndex", "find_column", "suggest_items", "wrong_kind"]
+__all__ = ["TitleIndex", "find_column", "known_column", "suggest_items", "wrong_kind"]
 
 _SEVERAL = -1
 """Where a title stands that several items have."""
@@ -44,7 +44,7 @@ class TitleIndex:
     """
 
     def __init__(self, titles: NDArray[Any], items: NDArray[Any]) -> None:
-        self._titles, self._items = titles, items
+        self.titles, self._items = titles, items
 
     def column(self, title: str) -> int | None:
         """Where the only item with this title is; None if there is none, an error if there are several."""
@@ -53,7 +53,7 @@ class TitleIndex:
             wanted = title.casefold()
             same = [
                 item
-                for item, other in zip(self._items.tolist(), self._titles.tolist(), strict=True)
+                for item, other in zip(self._items.tolist(), self.titles.tolist(), strict=True)
                 if other.casefold() == wanted
             ]
             raise UnknownItemError(
@@ -64,7 +64,7 @@ class TitleIndex:
     @cached_property
     def _columns(self) -> dict[str, int]:
         columns: dict[str, int] = {}
-        for column, title in enumerate(self._titles.tolist()):
+        for column, title in enumerate(self.titles.tolist()):
             if columns.setdefault(title.casefold(), column) != column:
                 columns[title.casefold()] = _SEVERAL
         return columns
@@ -84,6 +84,24 @@ def find_column(item: Any, index: Mapping[Any, int], titles: TitleIndex | None =
         raise ParameterError(f"an item id must be a single value, got {item!r}") from None
     if column is None and titles is not None and isinstance(item, str):
         return titles.column(item)
+    return column
+
+
+def known_column(item: Any, index: Mapping[Any, int], items: NDArray[Any], titles: TitleIndex | None = None) -> int:
+    """The same for an item that must be there; else the error says what is wrong, or what was perhaps meant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known_column("jma", {"jam": 0, "tea": 1}, np.array(["jam", "tea"], object))
+    Traceback (most recent call last):
+    deql.errors.UnknownItemError: the model does not know the item 'jma' (did you mean jam?)
+    """
+    column = find_column(item, index, titles) if isinstance(item, Hashable) else None
+    if column is None:
+        kind = wrong_kind([item], index)
+        hint = f": {kind}" if kind else suggest_items(item, items, None if titles is None else titles.titles)
+        raise UnknownItemError(f"the model does not know the item {name_some([item])}{hint}")
     return column
 
 
