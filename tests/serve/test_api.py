@@ -387,6 +387,20 @@ def test_integer_ids_and_titles(numbered):
     assert api.ask("GET", "/model")[1]["data"]["ids"] == "integers"
 
 
+def test_ids_of_another_type_are_told(numbered):
+    api = asker(ServingModel(numbered))
+    for path, body in (
+        ("recommend", {"histories": [[20, "7"]], "strict": True}),
+        ("recommend", {"histories": [[20]], "candidates": ["7"]}),
+        ("explain", {"history": [20], "item": "7"}),
+    ):
+        status, answer = api.ask("POST", f"/v1/{path}", body)
+        assert (status, answer["error"]["code"]) == (422, "unknown_item")
+        assert answer["error"]["message"].endswith("; the model's ids are whole numbers and '7' is text: give 7")
+    # Titles are for people: programs say ids.
+    assert api.ask("POST", "/v1/recommend", {"histories": [["Green tea"]]})[1]["results"][0]["unknown"] == ["Green tea"]
+
+
 def test_ids_with_slashes(toy):
     names = np.array(["a/b", "a", "c/similar", "ü %", "a line\nbreak"], object)
     model = deql.EASE(l2=1.0).fit(deql.Interactions.from_csr(toy.matrix, items=names))

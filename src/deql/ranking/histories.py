@@ -183,14 +183,21 @@ def known_columns(
     """
     if isinstance(history, Mapping):
         return weighted_columns(history.items(), index, titles)
-    columns, unknown = set(), []
-    for item in history:
-        column = find_column(item, index, titles)
-        if column is None:
-            unknown.append(item)
-        else:
-            columns.add(column)
-    return sorted(columns), [1.0] * len(columns), unknown
+    items, unknown = list(history), []
+    try:
+        found = set(map(index.get, items))
+    except TypeError:  # of an item that cannot be a key; which one, the slower way says
+        found = {None}
+    if None in found:
+        found = set()
+        for item in items:
+            column = find_column(item, index, titles)
+            if column is None:
+                unknown.append(item)
+            else:
+                found.add(column)
+    columns = sorted(column for column in found if column is not None)
+    return columns, [1.0] * len(columns), unknown
 
 
 def weighted_columns(
@@ -302,7 +309,7 @@ def _is_matrix(histories: Any) -> bool:
 
 def _as_weight(weight: Any, item: Any) -> float:
     try:
-        number = float(weight) if isinstance(weight, Real) else np.nan
+        number = float(weight) if isinstance(weight, float | int | Real) else np.nan
     except OverflowError:
         number = np.inf
     if not abs(number) <= _LARGEST_WEIGHT:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from deql.errors import name_some
+from deql.ranking.item_lookup import wrong_kind
 from deql.serve.schemas import ApiError, ExplainRequest, RecommendRequest, RuleOverrides
 from deql.serve.serving_model import Query, RankedColumns, ServingModel
 from deql.serve.settings import Limits
@@ -83,7 +84,8 @@ def explanation(serving: ServingModel, asked: ExplainRequest, limits: Limits) ->
     check_number("history: items", len(asked.history), limits.history)
     target = serving.index.get(asked.item)
     if target is None:
-        raise ApiError(422, "unknown_item", f"the model does not know the item {name_some([asked.item])}")
+        hint = _hint(serving, [asked.item])
+        raise ApiError(422, "unknown_item", f"the model does not know the item {name_some([asked.item])}{hint}")
     columns, weights, missing = _known(serving, asked.history, asked.strict)
     model = serving.ruled(asked.rule)
     why = model._explained(np.array(columns, np.int32), np.array(weights), target, asked.k)
@@ -142,11 +144,14 @@ def diagonal(serving: ServingModel, rule: RuleOverrides) -> dict[str, Any]:
 def _known(serving: ServingModel, history: Sequence[Any], strict: bool) -> tuple[list[int], list[float], list[Any]]:
     columns, weights, missing = serving.known(history)
     if missing and strict:
-        raise ApiError(
-            422, "unknown_item",
-            f"the history names items that the model does not know: {name_some(list(dict.fromkeys(missing)))}",
-        )  # fmt: skip
+        named = name_some(list(dict.fromkeys(missing))) + _hint(serving, missing)
+        raise ApiError(422, "unknown_item", f"the history names items that the model does not know: {named}")
     return columns, weights, missing
+
+
+def _hint(serving: ServingModel, unknown: Sequence[Any]) -> str:
+    kind = wrong_kind(unknown, serving.index)
+    return f"; {kind}" if kind else ""
 
 
 def _parts(serving: ServingModel, why: Any) -> list[dict[str, Any]]:
