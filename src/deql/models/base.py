@@ -73,7 +73,7 @@ class Recommender(ABC):
     titles_: NDArray[Any] | None
     item_counts_: NDArray[np.int64]
     n_users_: int
-    weighted_: bool | None
+    weighted_: bool | None = None
     fitted_params_: dict[str, Any]
     progress: bool
     # What an earlier fit left goes before the next: two inverses at once would need twice the memory.
