@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -135,6 +135,20 @@ def name_some(names: Sequence[Any] | NDArray[Any], limit: int = 5) -> str:
     shown = ", ".join(shorten(repr(name.item() if hasattr(name, "item") else name)) for name in names[:limit])
     rest = len(names) - limit
     return f"{shown} and {rest:,} more" if rest > 0 else shown
+
+
+def did_you_mean(text: str, known: Iterable[str], most: int = 1) -> str:
+    """A question that names what was perhaps meant; empty if nothing known is like the text.
+
+    Examples
+    --------
+    >>> did_you_mean("papr", ["default", "paper"])
+    ' (did you mean paper?)'
+    """
+    import difflib
+
+    near = difflib.get_close_matches(text, list(known), n=most)
+    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 def shorten(text: str, limit: int = 60) -> str:

@@ -102,8 +102,8 @@ class Reloading:
 
     def _answers(self) -> None:
         """The model that is served answers as the file did that it is from."""
-        columns, _ = self._serving.known(["tea"])
-        [found] = self._serving.rank([Query(columns, k=3)])
+        columns, weights, _ = self._serving.known(["tea"])
+        [found] = self._serving.rank([Query(columns, weights, k=3)])
         l2 = self._serving.model.fitted_params_["l2"]
         expected = self._models[0 if l2 == 1.0 else 1].recommend([["tea"]], k=3)
         assert [self._serving.items[column] for column in found.columns] == expected.ids[0].tolist()

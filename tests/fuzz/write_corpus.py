@@ -23,6 +23,10 @@ BODIES = {
     "recommend": {"histories": [["tea"], ["jam", "rye"], []], "k": 3, "explain": True},
     "recommend-rule": {"histories": [["tea"]], "k": 2, "b": 0.5, "popularity_power": 0.1, "exclude": ["egg"]},
     "recommend-some": {"histories": [["tea"]], "candidates": ["jam", "oat"], "exclude_seen": False, "strict": True},
+    "recommend-weights": {
+        "histories": [[{"item": "tea", "weight": 2.5}, "jam", {"item": "rye", "weight": -1}]],
+        "k": 3,
+    },
     "explain": {"history": ["tea", "jam"], "item": "egg", "k": 1},
 }
 

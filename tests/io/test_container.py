@@ -34,6 +34,7 @@ def test_the_first_model_files_are_still_read_and_written(tmp_path):
     old.write_bytes(zlib.decompress(base64.b64decode(VERSION_1)))
     model = deql.load(old)
     assert type(model) is deql.EASE
+    assert model.weighted_ is None
     assert (model.l2, model.n_users_, model.items_.tolist()) == (1.0, 3, ["x", "y", "ž"])
     # By hand: A = [[3, 1, 0], [1, 3, 1], [0, 1, 2]], det 13, adjugate [[5, -2, 1], [-2, 6, -3], [1, -3, 8]].
     np.testing.assert_allclose(model.weights(), [[0, 2 / 6, -1 / 8], [2 / 5, 0, 3 / 8], [-1 / 5, 3 / 6, 0]], atol=1e-6)

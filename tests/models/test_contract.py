@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,12 @@ class TestFit:
         assert model.titles_.tolist() == data.titles.tolist()
         assert model.item_counts_.tolist() == (data.matrix != 0).sum(axis=0).tolist()
         assert model.n_users_ == data.n_users
+        assert model.weighted_ is True
+
+    def test_knows_whether_there_were_weights(self, case, data, tmp_path):
+        model = case.make().fit((data.matrix != 0).astype(float))
+        model.save(tmp_path / "model.deql")
+        assert model.weighted_ is deql.load(tmp_path / "model.deql").weighted_ is False
 
     def test_of_a_matrix_is_that_of_interactions_numbered(self, case, model, data, X):
         numbered = case.make().fit(data.matrix)
@@ -271,15 +278,202 @@ class TestHistories:
                 model.recommend(csr_array(np.ones((1, columns))))
 
 
+@pytest.fixture(scope="module", params=["fitted", "loaded", "with quantised rows"])
+def asked(request, model, tmp_path_factory):
+    """The model as it was fitted, from its file, and with quantised rows where it can have any."""
+    if request.param == "fitted":
+        return model
+    path = tmp_path_factory.mktemp("asked") / "model.deql"
+    if request.param == "loaded":
+        model.save(path)
+    elif hasattr(model, "quantize_rows"):
+        model.save(path, quantized_rows=True)
+    else:
+        pytest.skip("it has no rows")
+    return deql.load(path)
+
+
+@pytest.fixture(scope="module")
+def weighted(X):
+    """Weights of all sizes and both signs that single precision cannot hold."""
+    generator = np.random.default_rng(5)
+    return csr_array(
+        (generator.normal(size=X.nnz) * 10.0 ** generator.integers(-3, 4, X.nnz), X.indices, X.indptr), X.shape
+    )
+
+
+@pytest.fixture(scope="module")
+def mappings(weighted):
+    return [
+        {ITEMS[column]: weighted[user, column] for column in weighted[[user]].indices.tolist()}
+        for user in range(weighted.shape[0])
+    ]
+
+
+class TestWeightedHistories:
+    @pytest.mark.parametrize("exclude_seen", [True, False])
+    def test_are_mappings_matrices_or_interactions(self, asked, model, weighted, mappings, exclude_seen):
+        options = {"k": N, "exclude_seen": exclude_seen}
+        expected = model.recommend(weighted, **options)
+        assert_same_bits(asked.recommend(mappings, **options), expected)
+        assert_same_bits(asked.recommend([dict(reversed(one.items())) for one in mappings], **options), expected)
+        assert_same_bits(asked.recommend(weighted, **options), expected)
+        order = np.random.default_rng(0).permutation(N)
+        shuffled = deql.Interactions.from_csr(weighted[:, order], items=asked.items_[order])
+        assert_same_bits(asked.recommend(shuffled, **options), expected)
+
+    def test_are_ranked_by_their_scores(self, case, asked, weighted, mappings):
+        X = weighted.toarray()
+        found, scores = asked.recommend(mappings, k=N), case.scores(asked, X)
+        # Of weights of such sizes a score is what is left of larger parts.
+        sizes = abs(X) @ abs(asked.weights().astype(float)) if case.is_linear else scores
+        for row in range(len(X)):
+            columns = [ITEMS.index(item) for item in found.ids[row].tolist() if item is not None]
+            assert sorted(columns) == np.flatnonzero(X[row] == 0).tolist()
+            assert (abs(found.scores[row, : len(columns)] - scores[row, columns]) <= 1e-5 * sizes[row, columns]).all()
+            assert (np.diff(found.scores[row, : len(columns)]) <= 0).all()
+
+    def test_give_other_lists_than_those_without_weights(self, case, asked, weighted, mappings):
+        found, without = (asked.recommend(given, k=5).ids.tolist() for given in (mappings, list(map(list, mappings))))
+        assert (found != without) == case.is_linear
+
+    def test_do_not_depend_on_who_else_is_in_the_batch(self, asked, mappings):
+        """One that single precision can hold, and one that it cannot."""
+        batch = [{"item 3": 2.0, "item 8": 0.5}, mappings[0], HISTORY]
+        together = asked.recommend(batch, k=N)
+        for row, history in enumerate(batch):
+            alone = asked.recommend([history], k=N)
+            assert alone.ids.tolist() == together.ids[[row]].tolist()
+            assert alone.scores.tobytes() == together.scores[[row]].tobytes()
+
+    def test_are_explained_to_the_last_bit(self, asked, weighted, mappings):
+        found = asked.recommend(mappings[:8], k=N, exclude_seen=False)
+        for row, mapping in enumerate(mappings[:8]):
+            for item, score in zip(found.ids[row].tolist(), found.scores[row].tolist(), strict=True):
+                why = asked.explain(mapping, item)
+                values = [part.value for part in why]
+                assert {part.item for part in why} == set(mapping)
+                for order in (values, values[::-1], sorted(values)):
+                    assert sum(order) + why.rest == math.fsum([*order, why.rest]) == why.score == score
+
+    def test_are_explained_as_a_row_too(self, asked, weighted, mappings):
+        histories = deql.Interactions.from_csr(weighted, items=ITEMS)
+        for user in (0, 7):
+            expected = asked.explain(mappings[user], "item 5", k=2)
+            row = weighted[[user]]
+            for given in (row, row.toarray(), csr_matrix(row), histories.take_users(np.array([user]))):
+                assert asked.explain(given, "item 5", k=2) == expected
+        with pytest.raises(ParameterError, match="one history is wanted, one row, got 30"):
+            asked.explain(weighted, "item 5")
+
+    def test_have_parts_that_are_weights_times_entries_of_w(self, case, asked, mappings):
+        W = asked.weights().astype(float) if case.is_linear else np.zeros((N, N))
+        for item, value in asked.explain(mappings[2], "item 5"):
+            expected = mappings[2][item] * W[ITEMS.index(item), 5]
+            assert value == pytest.approx(expected, rel=1e-5, abs=1e-6 * max(map(abs, mappings[2].values())))
+
+    def test_have_not_what_weighs_nothing(self, asked):
+        given = {"item 3": 2.0, "item 8": 0.0, "gin": 0}
+        assert_same_bits(asked.recommend([given], k=N), asked.recommend([{"item 3": 2.0}], k=N))
+        assert "item 8" in asked.recommend([given], k=N).ids[0].tolist()
+        assert_same_bits(asked.recommend([{"item 3": 0.0}], k=N), asked.recommend([[]], k=N))
+        assert asked.explain({"item 3": 0.0}, "item 5") == asked.explain([], "item 5")
+
+    def test_of_1_are_those_without_weights(self, asked):
+        for one in (1, 1.0, True, np.float32(1), np.int8(1)):
+            assert_same_bits(asked.recommend([dict.fromkeys(HISTORY, one)]), asked.recommend([HISTORY]))
+
+    @pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, 1e39, 10**400, "2", None, [1.0], 1j])
+    def test_must_be_finite_numbers(self, asked, weight):
+        for ask in (lambda given: asked.recommend([HISTORY, given]), lambda given: asked.explain(given, "item 5")):
+            with pytest.raises(ParameterError, match=r"^the weight of 'item 2' in a history must be a finite number"):
+                ask({"item 1": 2.0, "item 2": weight})
+
+    def test_lose_unknown_items_with_a_warning(self, asked):
+        with pytest.warns(UserWarning, match="^ignored 1 unknown item in histories: 'gin'$"):
+            found = asked.recommend([{"gin": 3.0, "item 2": 0.5}], k=N)
+        assert_same_bits(found, asked.recommend([{"item 2": 0.5}], k=N))
+        with pytest.raises(UnknownItemError, match="the model does not know: 'gin'"):
+            asked.explain({"gin": 3.0, "item 2": 0.5}, "item 5", strict=True)
+
+
+class TestTitles:
+    """``Item No. 3`` is the title of ``item 3``."""
+
+    def test_stand_for_items_in_every_question(self, model):
+        titles = [f"Item No. {item.split()[1]}" for item in HISTORY]
+        assert_same_bits(model.recommend([titles], k=N), model.recommend([HISTORY], k=N))
+        assert_same_bits(
+            model.recommend([{"item no. 3": 2.5, "item 0": 1.0}], k=N),
+            model.recommend([{"item 3": 2.5, "item 0": 1.0}], k=N),
+        )
+        assert model.explain(titles, "Item No. 5") == model.explain(HISTORY, "item 5")
+        similar = [model.similar_items(item)[0].tolist() for item in ("Item No. 3", "item 3")]
+        assert similar[0] == similar[1]
+        assert model.neighbours("ITEM NO. 3").items == model.neighbours("item 3").items
+        for name in ("exclude", "candidates"):
+            found, expected = (
+                model.recommend([HISTORY], k=N, **{name: given})
+                for given in (["Item No. 5", "item 6"], ["item 5", "item 6"])
+            )
+            assert_same_bits(found, expected)
+
+    def test_stand_for_items_in_interactions(self, model, X, data):
+        by_title = deql.Interactions.from_csr(X, items=data.titles)
+        assert_same_bits(model.recommend(by_title, k=6), model.recommend(X, k=6))
+
+    def test_and_ids_of_one_item_count_once_without_weights_and_else_add_up(self, model):
+        assert_same_bits(model.recommend([["item 3", "Item No. 3"]], k=N), model.recommend([["item 3"]], k=N))
+        found = model.recommend([{"item 3": 2.0, "Item No. 3": 0.5}], k=N)
+        assert_same_bits(found, model.recommend([{"item 3": 2.5}], k=N))
+        for values, weight in (([1.0, 1.0], 1.0), ([2.0, 0.5], 2.5)):
+            table = deql.Interactions.from_csr(csr_array([values]), items=["item 3", "Item No. 3"])
+            assert_same_bits(model.recommend(table, k=N), model.recommend([{"item 3": weight}], k=N))
+
+    def test_of_several_items_need_an_id(self, case):
+        titles = np.array(["Tea", "tea", *(f"Item No. {i}" for i in range(2, N))], object)
+        model = case.make().fit(replace(interactions(), titles=titles))
+        for ask in (
+            lambda: model.recommend([["TEA"]]),
+            lambda: model.recommend([HISTORY], exclude=["TEA"]),
+            lambda: model.explain(HISTORY, "TEA"),
+        ):
+            with pytest.raises(UnknownItemError, match=r"^2 items are called 'TEA': say which by its id, 'item 0', "):
+                ask()
+
+    def test_stand_back_behind_ids(self, case, model, X):
+        """Every title is the id of another item."""
+        turned = case.make().fit(replace(interactions(), titles=np.array(ITEMS[1:] + ITEMS[:1], object)))
+        assert_same_bits(turned.recommend([HISTORY], k=N), model.recommend([HISTORY], k=N))
+        assert turned.explain(HISTORY, "item 5") == model.explain(HISTORY, "item 5")
+
+    def test_of_another_fit_are_forgotten(self, case, data):
+        model = case.make().fit(data)
+        model.similar_items("Item No. 3")
+        model.fit(replace(data, titles=None))
+        with pytest.raises(UnknownItemError, match=r"'Item No. 3' \(did you mean item 3"):
+            model.similar_items("Item No. 3")
+
+
 class TestFilters:
     def test_what_is_excluded_need_not_be_known(self, model):
         found = model.recommend([HISTORY], exclude=["item 1", "gin"])
         assert_same_bits(found, model.recommend([HISTORY], exclude=["item 1"]))
 
-    def test_other_unknown_ids_are_refused(self, model):
-        for name, strict in (("candidates", False), ("candidates", True), ("exclude", True)):
+    def test_unknown_candidates_are_ignored_with_a_warning_that_counts_them(self, model):
+        with pytest.warns(UserWarning, match="^ignored 3 unknown items in candidates: 'gin', 'rum'$") as caught:
+            found = model.recommend([HISTORY], candidates=["gin", "item 1", "rum", "gin", "item 2"])
+        assert [warning.filename for warning in caught] == [__file__]
+        assert_same_bits(found, model.recommend([HISTORY], candidates=["item 1", "item 2"]))
+
+    def test_candidates_that_are_all_unknown_are_refused(self, model):
+        with pytest.raises(UnknownItemError, match=r"^the model knows none of the candidates: 'gin', 'rum'$"):
+            model.recommend([HISTORY], candidates=["gin", "rum"])
+
+    def test_unknown_ids_are_refused_if_strict(self, model):
+        for name in ("candidates", "exclude"):
             with pytest.raises(UnknownItemError, match=f"^{name} names items the model does not know: 'gin', 'rum'$"):
-                model.recommend([HISTORY], **{name: ["item 1", "gin", "rum"]}, strict=strict)
+                model.recommend([HISTORY], **{name: ["item 1", "gin", "rum"]}, strict=True)
 
     @pytest.mark.parametrize("name", ["candidates", "exclude"])
     def test_must_be_lists_of_ids(self, model, name):

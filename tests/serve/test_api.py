@@ -68,6 +68,7 @@ def listed(answer, row=0):
         ({"exclude_seen": False}, {"exclude_seen": False}),
         ({"exclude": ["rye", "unheard of"]}, {"exclude": ["rye"]}),
         ({"candidates": ["oat", "jam"], "exclude": []}, {"candidates": ["oat", "jam"]}),
+        ({"candidates": ["oat", "gold", "jam"]}, {"candidates": ["oat", "jam"]}),
         ({"candidates": []}, {"candidates": []}),
     ],
 )
@@ -125,9 +126,15 @@ def test_unknown_items(api):
     status, answer = api.ask("POST", "/recommend", body)
     assert (status, [one["unknown"] for one in answer["results"]]) == (200, [["gold", "gold"], body["histories"][1]])
     assert answer["results"][1]["from_popularity"]
+    assert answer["unknown_candidates"] == []
+    _, answer = api.ask("POST", "/recommend", body | {"candidates": ["gold", "tea", 7, "gold"]})
+    assert answer["unknown_candidates"] == ["gold", 7, "gold"]
+    assert [one["item"] for one in answer["results"][0]["recommendations"]] == ["tea"]
     for path, wrong in [
         ("/recommend", body | {"strict": True}),
         ("/recommend", {"histories": [["egg"]], "candidates": ["gold"]}),
+        ("/recommend", {"histories": [["egg"]], "candidates": ["egg", "gold"], "strict": True}),
+        ("/recommend", {"histories": [[{"item": "gold", "weight": 2}]], "strict": True}),
         ("/explain", {"history": ["egg"], "item": "gold"}),
         ("/explain", {"history": ["gold"], "item": "egg", "strict": True}),
     ]:
@@ -162,6 +169,11 @@ def test_unknown_items(api):
         ({"histories": [[None]]}, 422, "invalid_request"),
         ({"histories": [[["egg"]]]}, 422, "invalid_request"),
         ({"histories": [["egg"]], "kk": 3}, 422, "invalid_request"),
+        ({"histories": [[{"item": "egg"}]]}, 422, "invalid_request"),
+        ({"histories": [[{"weight": 2}]]}, 422, "invalid_request"),
+        ({"histories": [{"egg": 2}]}, 422, "invalid_request"),
+        ({"histories": [[["egg", 2]]]}, 422, "invalid_request"),
+        ({"histories": [[{"item": "egg", "weight": 2}] * 9]}, 422, "limit_exceeded"),
         ({"histories": [["egg"]], "b": -1}, 422, "invalid_request"),
         ({"histories": [["egg"]], "b": "NaN"}, 422, "invalid_request"),
         (b'{"histories": [["egg"]], "b": Infinity}', 422, "invalid_request"),
@@ -181,6 +193,98 @@ def test_what_cannot_be_answered_is_said_in_one_sentence(api, body, status, code
     assert code != "invalid_json" or answer["error"]["message"] == "the body is not JSON"
     assert 5 < len(answer["error"]["message"]) < 200
     assert "\n" not in answer["error"]["message"]
+
+
+WEIGHTED = {"egg": 0.1, "tea": -3.0, "jam": 2.5}
+
+
+def in_json(mapping):
+    return [{"item": item, "weight": weight} for item, weight in mapping.items()]
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_weighted_histories_are_those_of_the_library(api, model, exclude_seen):
+    body = {"histories": [in_json(WEIGHTED), ["egg"], in_json({"tea": 7})], "k": 5, "exclude_seen": exclude_seen}
+    status, answer = api.ask("POST", "/recommend", body)
+    found = model.recommend([WEIGHTED, ["egg"], {"tea": 7.0}], k=5, exclude_seen=exclude_seen)
+    assert status == 200
+    assert [listed(answer, row) for row in range(3)] == [plain(found, row) for row in range(3)]
+
+
+def test_weighted_histories_have_reasons(api, model):
+    _, answer = api.ask("POST", "/recommend", {"histories": [in_json(WEIGHTED)], "explain": 2})
+    for one in answer["results"][0]["recommendations"]:
+        assert [(part["item"], part["value"]) for part in one["because"]] == list(
+            model.explain(WEIGHTED, one["item"], 2)
+        )
+        assert sum(part["value"] for part in one["because"]) + one["rest"] == one["score"]
+    _, answer = api.ask("POST", "/explain", {"history": in_json(WEIGHTED), "item": "oat"})
+    why = model.explain(WEIGHTED, "oat")
+    assert (answer["score"], [(part["item"], part["value"]) for part in answer["parts"]]) == (why.score, list(why))
+
+
+def test_some_items_may_have_a_weight(api, model):
+    """Those of one item add up, and what weighs nothing is not in the history."""
+    histories = [
+        ["egg", {"item": "tea", "weight": 3}],
+        ["egg", "egg", {"item": "tea", "weight": 1}, {"item": "tea", "weight": 0.5}],
+        ["egg", {"item": "tea", "weight": 0}, {"item": "gold", "weight": 0}],
+    ]
+    _, answer = api.ask("POST", "/recommend", {"histories": histories, "strict": True})
+    expected = model.recommend([{"egg": 1, "tea": 3}, {"egg": 2, "tea": 1.5}, ["egg"]])
+    assert [listed(answer, row) for row in range(3)] == [plain(expected, row) for row in range(3)]
+    assert not answer["results"][2]["from_popularity"]
+    _, answer = api.ask("POST", "/recommend", {"histories": [[{"item": "tea", "weight": 0}]]})
+    assert answer["results"][0]["from_popularity"]
+
+
+def test_weighted_and_other_histories_are_ranked_together(api, model):
+    histories = [WEIGHTED, ["egg", "jam"], {"oat": 1e-9}, {"oat": 1e9, "rye": 0.1}, []] * 3
+    given = [in_json(one) if isinstance(one, dict) else one for one in histories]
+    answers = api.together([("POST", "/recommend", {"histories": [one], "k": 4}) for one in given])
+    for history, (status, answer) in zip(histories, answers, strict=True):
+        assert (status, listed(answer)) == (200, plain(model.recommend([history], k=4)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_quantised_rows_do_not_change_weighted_lists(random_matrix, dtype):
+    model = deql.DEQL(20.0, 0.3, 0.5, dtype=dtype).fit(random_matrix(300, 150))
+    served = ServingModel(deql.DEQL(20.0, 0.3, 0.5, dtype=dtype).fit(random_matrix(300, 150)).quantize_rows())
+    generator = np.random.default_rng(3)
+    drawn = [generator.permutation(150)[: generator.integers(1, 8)].tolist() for _ in range(3)]
+    histories = [{item: float(generator.normal() * 10.0 ** generator.integers(-6, 6)) for item in one} for one in drawn]
+    _, answer = asker(served).ask("POST", "/recommend", {"histories": [in_json(one) for one in histories], "k": 50})
+    assert [listed(answer, row) for row in range(3)] == [
+        plain(model.recommend(histories, k=50), row) for row in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "place", "said"),
+    [
+        ({"item": "egg", "weight": "2"}, ".weight", "input should be a valid number"),
+        ({"item": "egg", "weight": True}, ".weight", "input should be a valid number"),
+        ({"item": "egg", "weight": None}, ".weight", "input should be a valid number"),
+        (b'{"item": "egg", "weight": NaN}', ".weight", "input should be a finite number"),
+        (b'{"item": "egg", "weight": 1e999}', ".weight", "input should be a finite number"),
+        ({"item": "egg", "weight": 1e300}, ".weight", "input should be less than or equal to 1000000000"),
+        ({"item": "egg", "weight": -(10**400)}, ".weight", ""),
+        ({"item": "egg"}, ".weight", "field required"),
+        ({"item": 1.5, "weight": 1}, ".item", "an item id must be an integer or text"),
+        ({"item": "egg", "weight": 1, "stars": 5}, "", "there is no parameter 'stars'"),
+        ({"egg": 2}, "", "there is no parameter 'egg'"),
+        (1.5, "", "an item id must be an integer or text"),
+    ],
+)
+def test_what_is_wrong_with_a_weight_is_told(api, item, place, said):
+    sent = item if isinstance(item, bytes) else json.dumps(item).encode()
+    for path, body, where in (
+        ("recommend", b'{"histories": [["tea"], ["egg", ' + sent + b"]]}", "histories.1.1"),
+        ("explain", b'{"item": "jam", "history": ["egg", ' + sent + b"]}", "history.1"),
+    ):
+        status, answer = api.ask("POST", f"/v1/{path}", body)
+        assert (status, answer["error"]["code"]) == (422, "invalid_request")
+        assert answer["error"]["message"].startswith(f"{where}{place}: {said}")
 
 
 @pytest.mark.parametrize(
@@ -283,6 +387,20 @@ def test_integer_ids_and_titles(numbered):
     assert api.ask("GET", "/model")[1]["data"]["ids"] == "integers"
 
 
+def test_ids_of_another_type_are_told(numbered):
+    api = asker(ServingModel(numbered))
+    for path, body in (
+        ("recommend", {"histories": [[20, "7"]], "strict": True}),
+        ("recommend", {"histories": [[20]], "candidates": ["7"]}),
+        ("explain", {"history": [20], "item": "7"}),
+    ):
+        status, answer = api.ask("POST", f"/v1/{path}", body)
+        assert (status, answer["error"]["code"]) == (422, "unknown_item")
+        assert answer["error"]["message"].endswith("; the model's ids are whole numbers and '7' is text: give 7")
+    # Titles are for people: programs say ids.
+    assert api.ask("POST", "/v1/recommend", {"histories": [["Green tea"]]})[1]["results"][0]["unknown"] == ["Green tea"]
+
+
 def test_ids_with_slashes(toy):
     names = np.array(["a/b", "a", "c/similar", "ü %", "a line\nbreak"], object)
     model = deql.EASE(l2=1.0).fit(deql.Interactions.from_csr(toy.matrix, items=names))
@@ -295,7 +413,9 @@ def test_nobody_waits_for_a_long_body_of_errors(api):
     """Of half a million errors one is told, and the others are not even looked for."""
     wrong = b'{"histories": [[' + b"1.5," * 200_000 + b"1.5]]}"
     names = b'{"histories": [["egg"]]' + b"".join(b', "a%d": 1' % number for number in range(50_000)) + b"}"
-    for body in (wrong, names):
+    inside = b'{"histories": [[{"item": "egg"' + names.partition(b"]]")[2] + b"]]}"
+    weights = b'{"histories": [[' + b'{"item": 1, "weight": "x"},' * 30_000 + b"1]]}"
+    for body in (wrong, names, inside, weights):
         began = time.process_time()
         assert api.ask("POST", "/recommend", body)[1]["error"]["code"] == "invalid_request"
         assert time.process_time() - began < 0.5

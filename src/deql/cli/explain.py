@@ -17,7 +17,9 @@ __all__ = ["explain"]
 def explain(
     model_file: ModelFile,
     item: Annotated[str, typer.Argument(help="The item whose score is explained.", metavar="ITEM")],
-    history: Annotated[list[str], typer.Argument(help="Items of the history.", metavar="HISTORY...")],
+    history: Annotated[
+        list[str], typer.Argument(help="Items of the history; tea=2.5 gives one a weight.", metavar="HISTORY...")
+    ],
     k: Annotated[int | None, typer.Option("--k", "-k", help="Show only the largest parts.")] = None,
     json: AsJson = False,
 ) -> None:

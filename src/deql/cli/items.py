@@ -6,10 +6,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from deql.cli.output import did_you_mean, say
-from deql.errors import UnknownItemError, name_some
+from deql.cli.output import say
+from deql.errors import UnknownItemError
+from deql.ranking.item_lookup import find_column, suggest_items
 
-__all__ = ["find_item", "find_items", "item_facts", "item_rows", "parse_history", "scored_items", "title_of"]
+__all__ = [
+    "find_item", "find_items", "history_facts", "item_facts", "item_rows", "parse_history", "parse_items",
+    "scored_items", "title_of",
+]  # fmt: skip
 
 
 def title_of(model: Any, item: Any) -> str:
@@ -42,9 +46,11 @@ def find_item(model: Any, text: str) -> Any:
     """The id of an item that was typed as id or title."""
     item = _find(model, text)
     if item is None:
-        if model.items_.dtype != object and model.titles_ is None and not text.lstrip("-").isdigit():
+        if not _takes_words(model) and _whole_number(text) is None:
             raise UnknownItemError(f"this model's items are whole numbers, got {text!r}")
-        raise UnknownItemError(f"the model does not know the item {text!r}{_suggestion(model, text)}")
+        raise UnknownItemError(
+            f"the model does not know the item {text!r}{suggest_items(text, model.items_, model.titles_)}"
+        )
     return item
 
 
@@ -53,39 +59,76 @@ def find_items(model: Any, texts: list[str] | None) -> list[Any] | None:
     return None if not texts else [find_item(model, text) for text in texts]
 
 
-def parse_history(model: Any, texts: list[str], strict: bool) -> list[Any]:
-    """A history's ids; unknown ones stay, to be counted or refused by the model, with a hint here."""
-    items = []
-    for text in texts:
-        item = _find(model, text)
-        if item is None:
-            if model.items_.dtype != object and model.titles_ is None:
-                item = _whole_number(text)
-                if item is None:
-                    item = find_item(model, text)  # which says what is wrong with it
-            else:
-                item = text
-            hint = _suggestion(model, text)
-            if hint and not strict:
-                say(f"note: {text!r} is not an item of this model{hint}")
-        items.append(item)
-    return items
+def parse_items(model: Any, texts: list[str] | None, strict: bool) -> list[Any] | None:
+    """The same, but unknown ones stay, unless ``strict``, to be counted by the model, with a hint here."""
+    if not texts or strict:
+        return find_items(model, texts)
+    return [item if (item := _find(model, text)) is not None else _unknown(model, text, strict) for text in texts]
+
+
+def parse_history(model: Any, texts: list[str], strict: bool) -> list[Any] | dict[Any, float]:
+    """A history's ids, with weights if any was typed, ``tea=2.5``; unknown ones stay, as candidates do.
+
+    What is an id or a title as it was typed is no item with a weight, and the weights of one item add up.
+    """
+    found = [_find_weighted(model, text, strict) for text in texts]
+    if all(weight is None for _, weight in found):
+        return [item for item, _ in found]
+    history: dict[Any, float] = {}
+    for item, weight in found:
+        history[item] = history.get(item, 0.0) + (1.0 if weight is None else weight)
+    return history
+
+
+def history_facts(history: list[Any] | dict[Any, float]) -> list[Any]:
+    """A history for machines: ids, or ids with their weights.
+
+    Examples
+    --------
+    >>> history_facts(["tea"]), history_facts({"tea": 2.5})
+    (['tea'], [{'item': 'tea', 'weight': 2.5}])
+    """
+    if isinstance(history, dict):
+        return [{"item": item, "weight": weight} for item, weight in history.items()]
+    return history
+
+
+def _find_weighted(model: Any, text: str, strict: bool) -> tuple[Any, float | None]:
+    name, weight = text, None
+    item = _find(model, text)
+    if item is None and "=" in text:
+        before, _, after = text.rpartition("=")
+        try:
+            weight = float(after)
+        except ValueError:
+            pass  # all of it is the item, then
+        else:
+            name, item = before, _find(model, before)
+    return (_unknown(model, name, strict) if item is None else item), weight
 
 
 def _find(model: Any, text: str) -> Any:
     """The id that was typed, or that of the only item with this title, in capitals or not."""
-    item = text if model.items_.dtype == object else _whole_number(text)
-    if item in model._item_index:
-        return item
-    if model.titles_ is None:
-        return None
-    wanted = text.casefold()
-    same = [
-        item for item, title in zip(model.items_.tolist(), model.titles_, strict=True) if title.casefold() == wanted
-    ]
-    if len(same) > 1:
-        raise UnknownItemError(f"{len(same)} items are called {text!r}: say which by its id, {name_some(same)}")
-    return same[0] if same else None
+    number = None if model.items_.dtype == object else _whole_number(text)
+    if number in model._item_index:
+        return number
+    column = find_column(text, model._item_index, model._title_index)
+    return None if column is None else model.items_[[column]].tolist()[0]
+
+
+def _unknown(model: Any, text: str, strict: bool) -> Any:
+    """What stands for an unknown item; for people who may have mistyped it, what it perhaps should be."""
+    hint = suggest_items(text, model.items_, model.titles_)
+    if hint and not strict:
+        say(f"note: {text!r} is not an item of this model{hint}")
+    if _takes_words(model):
+        return text
+    number = _whole_number(text)
+    return find_item(model, text) if number is None else number  # which says what is wrong with it
+
+
+def _takes_words(model: Any) -> bool:
+    return model.items_.dtype == object or model.titles_ is not None
 
 
 def _whole_number(text: str) -> int | None:
@@ -94,11 +137,3 @@ def _whole_number(text: str) -> int | None:
         return int(text)
     except ValueError:
         return None
-
-
-def _suggestion(model: Any, text: str) -> str:
-    if model.titles_ is None and model.items_.dtype != object:
-        return ""
-    names = (model.items_ if model.titles_ is None else model.titles_).tolist()
-    within = [name for name in names if len(text) > 2 and text.casefold() in name.casefold()]
-    return did_you_mean(text, names, 3) or (f" (did you mean {', '.join(within[:3])}?)" if within else "")

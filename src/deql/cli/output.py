@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from deql._system.formatting import as_json
 from deql._system.tables import Cell, Grid, text_table
-from deql.errors import printable
+from deql.errors import did_you_mean, printable
 
 if TYPE_CHECKING:
     from deql.ranking.explanations import Explanation
@@ -50,18 +49,6 @@ def option_name(parameter: str) -> str:
     '--held-out'
     """
     return f"--{parameter.replace('_', '-')}"
-
-
-def did_you_mean(text: str, known: Iterable[str], most: int = 1) -> str:
-    """A question that names what was perhaps meant; empty if nothing known is like the text.
-
-    Examples
-    --------
-    >>> did_you_mean("papr", ["default", "paper"])
-    ' (did you mean paper?)'
-    """
-    near = difflib.get_close_matches(text, list(known), n=most)
-    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
 def print_json(value: Any) -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import polars as pl
 import typer
 
-from deql.cli.items import find_items, item_rows, parse_history, scored_items
+from deql.cli.items import find_items, history_facts, item_rows, parse_history, parse_items, scored_items
 from deql.cli.options import AsJson, HowMany, MaxUnpacked, ModelFile
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
 from deql.cli.written_files import check_outputs
 from deql.data import Interactions
 from deql.data.read import read_interactions
+from deql.data.readers.columns import find_known
+from deql.data.readers.files import open_table
 from deql.errors import ParameterError
 from deql.io.atomic import write_whole
 from deql.models import load
@@ -24,11 +26,14 @@ __all__ = ["recommend"]
 
 def recommend(
     model_file: ModelFile,
-    history: Annotated[list[str] | None, typer.Argument(help="Items of one history.", metavar="[ITEM]...")] = None,
+    history: Annotated[
+        list[str] | None, typer.Argument(help="Items of one history; tea=2.5 gives one a weight.", metavar="[ITEM]...")
+    ] = None,
     k: HowMany = 20,
     histories: Annotated[Path | None, typer.Option(help="Table of many users' histories instead.")] = None,
     user: Annotated[str | None, typer.Option(help="Its column of users.")] = None,
     item: Annotated[str | None, typer.Option(help="Its column of items.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Its column of weights; without it every row counts 1.")] = None,
     max_unpacked: MaxUnpacked = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Never recommend this item; may be repeated.")] = None,
     candidate: Annotated[list[str] | None, typer.Option(help="Recommend only these; may be repeated.")] = None,
@@ -44,14 +49,18 @@ def recommend(
     model = load(model_file)
     options = {
         "k": k, "exclude_seen": not include_seen, "strict": strict,
-        "exclude": find_items(model, exclude), "candidates": find_items(model, candidate),
+        "exclude": find_items(model, exclude), "candidates": parse_items(model, candidate, strict),
     }  # fmt: skip
     if histories is None:
+        if weight is not None:
+            raise ParameterError("--weight goes with --histories; of one history say it with the item: tea=2.5")
         _recommend_one(model, parse_history(model, history or [], strict), options, json)
         return
     if history:
         raise ParameterError("give either the items of one history or --histories, not both")
-    data = read_interactions(histories, user=user, item=item, max_unpacked=max_unpacked)
+    data = read_interactions(histories, user=user, item=item, weight=weight, max_unpacked=max_unpacked)
+    if weight is None:
+        _note_weights(model, histories)
     found = _recommend_many(model, data, options)
     if out is not None:
         write_whole(out, found.write_csv if out.suffix == ".csv" else found.write_parquet)
@@ -73,14 +82,25 @@ def _check_output(out: Path | None, histories: Path | None, model_file: Path) ->
     check_outputs(out, inputs=[histories, model_file])
 
 
-def _recommend_one(model: Any, history: list[Any], options: dict[str, Any], json: bool) -> None:
+def _note_weights(model: Any, histories: Path) -> None:
+    """Say how the weights of a table are used, unless the model was fitted without any."""
+    if model.weighted_ is False or histories.suffix == ".npz":  # a matrix's values are used
+        return
+    names = open_table(histories, (), None, None).names
+    place = find_known(names, "weight")
+    if place is not None:
+        why = ", as the model was fitted with weights" if model.weighted_ else ""
+        say(f"note: every row of {histories} counts 1: say --weight {names[place]} to use that column{why}")
+
+
+def _recommend_one(model: Any, history: list[Any] | dict[Any, float], options: dict[str, Any], json: bool) -> None:
     found = model.recommend([history], **options)
     from_popularity = bool(found.from_popularity[0])
     if from_popularity:
         say("note: no known item in the history, so this is the popularity order")
     best = scored_items(model, found.ids[0], found.scores[0])
     if json:
-        print_json({"history": history, "from_popularity": from_popularity, "recommendations": best})
+        print_json({"history": history_facts(history), "from_popularity": from_popularity, "recommendations": best})
     else:
         console().print(rich_table("", *item_rows(best)))
 

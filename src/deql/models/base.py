@@ -19,12 +19,20 @@ from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
-from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
+from deql.errors import DataError, NotFittedError, ParameterError
 from deql.io import model_file
 from deql.io.model_file import ModelRecord
 from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
-from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
+from deql.ranking.histories import (
+    Histories,
+    History,
+    Recommendations,
+    allowed_items,
+    encode_histories,
+    encode_history,
+)
+from deql.ranking.item_lookup import TitleIndex, known_column
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 
@@ -33,6 +41,9 @@ EXECUTION_PARAMETERS = frozenset({"progress", "device"})
 
 NOT_SERIALISED = EXECUTION_PARAMETERS | {"W"}
 """Those, and what only Python can hand over: neither is part of a model's description."""
+
+_INDEXES = frozenset({"_item_index", "_title_index"})
+"""What is made of a fit at the first question."""
 
 
 class Recommender(ABC):
@@ -52,6 +63,8 @@ class Recommender(ABC):
         How many users have each item.
     n_users_ : int
         How many users the model was fitted on.
+    weighted_ : bool or None
+        Whether interactions had other weights than 1; None if that is not known, as the file is of an earlier version.
     fitted_params_ : dict
         The hyper-parameters at that time.
     """
@@ -60,6 +73,7 @@ class Recommender(ABC):
     titles_: NDArray[Any] | None
     item_counts_: NDArray[np.int64]
     n_users_: int
+    weighted_: bool | None = None
     fitted_params_: dict[str, Any]
     progress: bool
     # What an earlier fit left goes before the next: two inverses at once would need twice the memory.
@@ -106,8 +120,10 @@ class Recommender(ABC):
         return None
 
     @abstractmethod
-    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
-        """What each column of a binary history adds to the target's score, and the score."""
+    def _contributions(
+        self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int
+    ) -> tuple[NDArray[np.float64], float]:
+        """What each column of a history, with its weight, adds to the target's score, and the score."""
 
     @abstractmethod
     def _check_parameters(self) -> None:
@@ -161,7 +177,7 @@ class Recommender(ABC):
         self._check_parameters()
         if not data.n_interactions:
             raise DataError("there are no interactions to learn from")
-        before = {name: value for name, value in self.__dict__.items() if name.endswith("_") or name == "_item_index"}
+        before = {name: value for name, value in self.__dict__.items() if name.endswith("_") or name in _INDEXES}
         for name in before:
             del self.__dict__[name]
         if self._frees_before_fit:
@@ -173,7 +189,7 @@ class Recommender(ABC):
             self.__dict__.update(before)
             raise
         self.items_, self.titles_ = data.items, data.titles
-        self.n_users_ = data.n_users
+        self.n_users_, self.weighted_ = data.n_users, bool((data.matrix.data != 1).any())
         self.fitted_params_ = self.get_params()
         return self
 
@@ -190,19 +206,21 @@ class Recommender(ABC):
 
         Parameters
         ----------
-        histories : Interactions, sparse matrix, or list of lists of item ids
-            One row or list for each user.
+        histories : Interactions, sparse matrix, or list of lists or mappings of items
+            One row, list or mapping for each user: items by id, or by a title that only one item has. Weights are the
+            values of a matrix or a mapping, ``{"tea": 2.5, "jam": -1.0}``; in lists every item weighs 1. What weighs 0
+            is not in the history.
         k : int, default 20
             How many items; at most as many as the model knows are returned.
         exclude_seen : bool, default True
             Leave out the items of the history.
-        exclude : iterable of item ids, optional
+        exclude : iterable of items, optional
             Never recommend these.
-        candidates : iterable of item ids, optional
-            Recommend only among these.
+        candidates : iterable of items, optional
+            Recommend only among these; an error if none of them is known.
         strict : bool, default False
-            Raise an error for unknown ids in histories, which are else ignored with a warning, and in
-            ``exclude``.
+            Raise an error for unknown items in histories and candidates, which are else ignored with a warning, and
+            in ``exclude``.
 
         Returns
         -------
@@ -228,7 +246,7 @@ class Recommender(ABC):
 
         Parameters
         ----------
-        item : item id
+        item : item id or title
         k : int, default 10
             How many others; at most as many as the model knows.
 
@@ -258,9 +276,9 @@ class Recommender(ABC):
 
         Parameters
         ----------
-        history : iterable of item ids
-            One user's items, each with weight 1.
-        item : item id
+        history : iterable or mapping of items, Interactions or sparse matrix
+            One user's items, as :meth:`recommend` takes them; of the last two, one row.
+        item : item id or title
             What to explain.
         k : int, optional
             Keep only the k largest parts; the others are summed in ``rest``.
@@ -271,19 +289,28 @@ class Recommender(ABC):
         -------
         Explanation
             A sequence of ``(item, value)`` that adds up to its ``score`` exactly.
+
+        Examples
+        --------
+        >>> import deql
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aabbcccd"), eaten))
+        >>> why = model.explain({"egg": 3.0, "tea": 1.0}, "jam")
+        >>> [(part.item, round(part.value, 2)) for part in why]
+        [('egg', 0.67), ('tea', 0.56)]
         """
         self._check_fitted()
         if k is not None:
             check_whole("k", k)
-        if isinstance(history, str | bytes) or not isinstance(history, Iterable):
-            raise ParameterError(f"a history must be a list of item ids, got {history!r}", parameter="history")
         target = self._column(item)
-        columns = encode_histories([history], self._item_index, self.items_, strict).indices
-        return self._explained(columns, target, k)
+        row = encode_history(history, self._item_index, self.items_, strict, self._title_index)
+        return self._explained(row.indices, row.data, target, k)
 
-    def _explained(self, columns: NDArray[np.int32], target: int, k: int | None) -> Explanation:
+    def _explained(
+        self, columns: NDArray[np.int32], weights: NDArray[np.floating], target: int, k: int | None
+    ) -> Explanation:
         """What the columns of a history add to the score of another."""
-        values, score = self._contributions(columns, target)
+        values, score = self._contributions(columns, weights, target)
         if not len(columns):  # recommend gives the popularity order then
             score = self._share(target)
         order = np.lexsort((columns, -np.abs(values)))
@@ -303,7 +330,7 @@ class Recommender(ABC):
 
         Parameters
         ----------
-        item : item id
+        item : item id or title
             The one in the middle.
         k : int, default 10
             How many others: those with the largest weight in size, to the item or from it. Fewer if the others'
@@ -359,12 +386,16 @@ class Recommender(ABC):
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain facts that a model file keeps, beside ids and hyper-parameters."""
-        return {"item_counts": self.item_counts_}, {"n_users": self.n_users_}
+        weighted = {} if self.weighted_ is None else {"weighted": self.weighted_}
+        return {"item_counts": self.item_counts_}, {"n_users": self.n_users_} | weighted
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         """Become fitted from what ``_state`` gave; raises ValueError or KeyError if it does not fit."""
         self.item_counts_ = model_file.vector(arrays, "item_counts", len(self.items_), np.int64)
         self.n_users_ = model_file.fact(facts, "n_users", int)
+        self.weighted_ = facts.get("weighted")
+        if not isinstance(self.weighted_, bool | None):
+            raise ValueError("it is weighted neither with nor without weights")
         if self.item_counts_.min() < 0:
             raise ValueError("an item has fewer than no users")
 
@@ -380,8 +411,8 @@ class Recommender(ABC):
         """Best columns, their scores, and which rows are the popularity order."""
         self._check_fitted()
         check_whole("k", k)
-        matrix = encode_histories(histories, self._item_index, self.items_, strict)
-        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict)
+        matrix = encode_histories(histories, self._item_index, self.items_, strict, titles=self._title_index)
+        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict, self._title_index)
         return self._best(matrix, int(k), exclude_seen, allowed)
 
     def _best(
@@ -400,11 +431,12 @@ class Recommender(ABC):
     def _item_index(self) -> dict[Any, int]:
         return {item: column for column, item in enumerate(self.items_.tolist())}
 
+    @cached_property
+    def _title_index(self) -> TitleIndex | None:
+        return None if self.titles_ is None else TitleIndex(self.titles_, self.items_)
+
     def _column(self, item: ItemId) -> int:
-        try:
-            return self._item_index[item]
-        except (KeyError, TypeError):
-            raise UnknownItemError(f"the model does not know the item {item!r}") from None
+        return known_column(item, self._item_index, self.items_, self._title_index)
 
     def _names(self, columns: NDArray[np.int32], of_items: NDArray[Any]) -> NDArray[Any]:
         names = of_items[columns]

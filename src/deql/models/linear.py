@@ -444,11 +444,13 @@ class LinearAutoencoder(Recommender):
         )  # fmt: skip
         return out
 
-    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+    def _contributions(
+        self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int
+    ) -> tuple[NDArray[np.float64], float]:
         packed = self.precision_
         parts = np.zeros(len(columns))
-        ones = np.ones(len(columns), packed.dtype)
-        score = contributions(*packed.stored(), self.gain_, self.shift_, columns, ones, target, parts)
+        weights = values.astype(packed.dtype, copy=False)
+        score = contributions(*packed.stored(), self.gain_, self.shift_, columns, weights, target, parts)
         return parts, score
 
 
@@ -465,6 +467,7 @@ _FROM_FIT = (
     "titles_",
     "item_counts_",
     "n_users_",
+    "weighted_",
 )
 
 

@@ -59,7 +59,9 @@ class Popularity(Recommender):
             columns[row, : len(best)], scores[row, : len(best)] = order[best], shares[best]
         return columns, scores
 
-    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+    def _contributions(
+        self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int
+    ) -> tuple[NDArray[np.float64], float]:
         # The history has no say: its parts are zero and the score is the item's own popularity.
         return np.zeros(len(columns)), float(self._share(target))
 

@@ -88,10 +88,12 @@ class StoredWeights(Recommender):
         )  # fmt: skip
         return out
 
-    def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
+    def _contributions(
+        self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int
+    ) -> tuple[NDArray[np.float64], float]:
         parts = np.zeros(len(columns))
         stored = map(read_only, self._stored())
-        score = self._kernels()[0](*stored, columns, np.ones(len(columns)), target, parts)
+        score = self._kernels()[0](*stored, columns, values.astype(np.float64), target, parts)
         return parts, score
 
     def _rank(
@@ -286,8 +288,9 @@ class ExplicitAutoencoder(StoredWeights):
         self.weights_: csc_array | NDArray[np.floating] = weights
 
     def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
-        scores = matrix @ self.weights_
-        dense: NDArray[np.floating] = scores.toarray() if issparse(scores) else scores
+        # In the type of W, so that a list does not depend on who else is in the batch, with what weights.
+        W, rows = self.weights_, matrix.astype(self.weights_.dtype, copy=False)
+        dense: NDArray[np.floating] = rows @ W if isinstance(W, np.ndarray) else (rows @ W).toarray()
         return dense
 
     def _stored(self) -> tuple[Any, ...]:

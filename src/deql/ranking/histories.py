@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,17 +13,28 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from deql.data import Interactions
-from deql.data.interactions import ItemId, SparseMatrix, canonical
+from deql.data.interactions import ItemId, SparseMatrix, canonical, shortest_float
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking import NO_ITEM
+from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind
 
-__all__ = ["NO_ITEM", "Histories", "History", "Recommendations", "allowed_items", "encode_histories", "known_columns"]
+__all__ = [
+    "NO_ITEM", "Histories", "History", "Recommendations", "allowed_columns", "allowed_items", "encode_histories",
+    "encode_history", "known_columns", "weighted_columns",
+]  # fmt: skip
 
-History: TypeAlias = Iterable[ItemId]
-"""One user's items."""
+History: TypeAlias = Iterable[ItemId] | Mapping[ItemId, float]
+"""One user's items, by id or title; a mapping gives each a weight."""
 
 Histories: TypeAlias = Interactions | SparseMatrix | NDArray[Any] | Iterable[History]
-"""Those of several users: interactions, a matrix with the model's columns, or lists of item ids."""
+"""Those of several users: interactions, a matrix with the model's columns, or lists and mappings of items."""
+
+
+_LARGEST_WEIGHT = float(np.finfo(np.float32).max)
+"""Models in single precision hold no larger number."""
+
+_MOST_LOOKED_AT = 1000
+"""Unknown items among which one of another type is looked for."""
 
 
 class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
@@ -81,15 +93,20 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
 
 
 def encode_histories(
-    histories: Histories, index: dict[Any, int], items: NDArray[Any], strict: bool, where: str = "histories"
+    histories: Histories,
+    index: Mapping[Any, int],
+    items: NDArray[Any],
+    strict: bool,
+    where: str = "histories",
+    titles: TitleIndex | None = None,
 ) -> csr_array:
-    """Histories as a users × items matrix in the model's columns.
+    """Histories as a users × items matrix in the model's columns, with their weights: 1 where none are given.
 
     Parameters
     ----------
-    histories : Interactions, sparse matrix, or sequence of sequences of item ids
-        A matrix must have the model's columns.
-    index : dict
+    histories : Interactions, sparse matrix, or sequence of sequences or mappings of items
+        A matrix must have the model's columns. A mapping gives each item a weight.
+    index : mapping
         Column of each item id.
     items : ndarray
         Item ids in the order of columns.
@@ -97,19 +114,12 @@ def encode_histories(
         Unknown ids are an error rather than ignored with a warning.
     where : str, default "histories"
         What the error or the warning calls them.
+    titles : TitleIndex, optional
+        By which items may be given, too.
     """
     if isinstance(histories, Interactions):
-        if histories.items is items or np.array_equal(histories.items, items):
-            return histories.matrix
-        columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)])
-        _tell_unknown(
-            histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), strict, where
-        )
-        known = np.flatnonzero(columns >= 0)
-        narrow = csr_array(histories.matrix[:, known]).tocoo()
-        placed = (narrow.data, (narrow.row, columns[known][narrow.col]))
-        return canonical(csr_array(placed, shape=(histories.n_users, len(items))))
-    if issparse(histories) or (isinstance(histories, np.ndarray) and histories.dtype.kind in "biuf"):
+        return _encode_interactions(histories, index, items, strict, where, titles)
+    if _is_matrix(histories):
         matrix = canonical(histories)
         if matrix.shape[1] != len(items):
             raise ParameterError(
@@ -117,69 +127,197 @@ def encode_histories(
                 parameter="histories",
             )
         return matrix
-    rows = _as_lists(histories)
+    rows = _as_rows(histories)
     indptr = np.zeros(len(rows) + 1, np.int64)
     indices: list[int] = []
+    values: list[float] = []
     unknown: list[Any] = []
     for r, row in enumerate(rows):
-        columns_of_row, unknown_of_row = known_columns(row, index)
+        columns_of_row, values_of_row, unknown_of_row = known_columns(row, index, titles)
         indices.extend(columns_of_row)
+        values.extend(values_of_row)
         unknown.extend(unknown_of_row)
         indptr[r + 1] = len(indices)
-    _tell_unknown(unknown, strict, where)
-    values = np.ones(len(indices), np.float32)
-    return csr_array((values, np.array(indices, np.int32), indptr.astype(np.int32)), shape=(len(rows), len(items)))
+    _tell_unknown(unknown, index, strict, where)
+    data = shortest_float(np.array(values, np.float64))
+    return csr_array((data, np.array(indices, np.int32), indptr.astype(np.int32)), shape=(len(rows), len(items)))
 
 
-def known_columns(history: Iterable[Any], index: dict[Any, int]) -> tuple[list[int], list[Any]]:
-    """The columns of a history's items, sorted and each once, and the items that have none.
+def encode_history(
+    history: History | Interactions | SparseMatrix | NDArray[Any],
+    index: Mapping[Any, int],
+    items: NDArray[Any],
+    strict: bool,
+    titles: TitleIndex | None = None,
+) -> csr_array:
+    """One user's history, in any of the forms that :func:`encode_histories` takes several in, as one row.
+
+    Examples
+    --------
+    >>> row = encode_history({"tea": 2.5, "jam": 0.0}, {"jam": 0, "tea": 1}, np.array(["jam", "tea"]), strict=False)
+    >>> row.toarray().tolist()
+    [[0.0, 2.5]]
+    """
+    rows: Any = history
+    if not isinstance(rows, Interactions) and not (_is_matrix(rows) and rows.ndim == 2):
+        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+            raise ParameterError(f"a history must be a list of item ids, got {rows!r}", parameter="history")
+        rows = [rows]
+    matrix = encode_histories(rows, index, items, strict, titles=titles)
+    if matrix.shape[0] != 1:
+        raise ParameterError(f"one history is wanted, one row, got {matrix.shape[0]:,}", parameter="history")
+    return matrix
+
+
+def known_columns(
+    history: History, index: Mapping[Any, int], titles: TitleIndex | None = None
+) -> tuple[list[int], list[float], list[Any]]:
+    """The columns of a history's items, sorted and each once, their weights, and the items that have no column.
 
     Examples
     --------
     >>> known_columns(["tea", "oat", "jam", "tea"], {"jam": 0, "tea": 1})
-    ([0, 1], ['oat'])
+    ([0, 1], [1.0, 1.0], ['oat'])
+    >>> known_columns({"tea": 2.5, "oat": 1}, {"jam": 0, "tea": 1})
+    ([1], [2.5], ['oat'])
     """
-    columns, unknown = set(), []
-    for item in history:
-        column = _lookup(item, index)
+    if isinstance(history, Mapping):
+        return weighted_columns(history.items(), index, titles)
+    items, unknown = list(history), []
+    try:
+        found = set(map(index.get, items))
+    except TypeError:  # of an item that cannot be a key; which one, the slower way says
+        found = {None}
+    if None in found:
+        found = set()
+        for item in items:
+            column = find_column(item, index, titles)
+            if column is None:
+                unknown.append(item)
+            else:
+                found.add(column)
+    columns = sorted(column for column in found if column is not None)
+    return columns, [1.0] * len(columns), unknown
+
+
+def weighted_columns(
+    pairs: Iterable[tuple[Any, Any]], index: Mapping[Any, int], titles: TitleIndex | None = None
+) -> tuple[list[int], list[float], list[Any]]:
+    """The same for items with their weights: those of one item add up, and what weighs 0 is not in the history.
+
+    Examples
+    --------
+    >>> weighted_columns([("tea", 2.5), ("jam", 0), ("tea", -0.5)], {"jam": 0, "tea": 1})
+    ([1], [2.0], [])
+    """
+    weights: dict[int, float] = {}
+    unknown = []
+    for item, given in pairs:
+        weight = _as_weight(given, item)
+        if weight == 0.0:
+            continue
+        column = find_column(item, index, titles)
         if column is None:
             unknown.append(item)
         else:
-            columns.add(column)
-    return sorted(columns), unknown
+            weights[column] = weights.get(column, 0.0) + weight
+    columns = sorted(column for column, weight in weights.items() if weight)
+    return columns, [weights[column] for column in columns], unknown
+
+
+def allowed_columns(
+    n: int,
+    index: Mapping[Any, int],
+    exclude: Iterable[ItemId] | None,
+    candidates: Iterable[ItemId] | None,
+    titles: TitleIndex | None = None,
+) -> tuple[NDArray[np.bool_], dict[str, list[Any]]]:
+    """Which columns may be recommended, and what of ``candidates`` and of ``exclude`` is unknown.
+
+    An error if candidates are given and none of them is known.
+
+    Examples
+    --------
+    >>> allowed_columns(2, {"jam": 0, "tea": 1}, None, ["tea", "gin"])
+    (array([False,  True]), {'candidates': ['gin'], 'exclude': []})
+    """
+    allowed = np.full(n, candidates is None)
+    unknown: dict[str, list[Any]] = {}
+    for name, given, value in (("candidates", candidates, True), ("exclude", exclude, False)):
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable | None):
+            raise ParameterError(f"{name} must be a list of item ids, got {given!r}", parameter=name)
+        found = [(item, find_column(item, index, titles)) for item in given or ()]
+        unknown[name] = [item for item, column in found if column is None]
+        allowed[[column for _, column in found if column is not None]] = value
+        if name == "candidates" and found and len(unknown[name]) == len(found):
+            raise UnknownItemError(f"the model knows none of the candidates: {_named(unknown[name], index)}")
+    return allowed, unknown
 
 
 def allowed_items(
     n: int,
-    index: dict[Any, int],
+    index: Mapping[Any, int],
     exclude: Iterable[ItemId] | None,
     candidates: Iterable[ItemId] | None,
     strict: bool,
+    titles: TitleIndex | None = None,
 ) -> NDArray[np.bool_]:
     """Which columns may be recommended.
 
-    Unknown candidates are an error; what is excluded and unknown cannot come anyway, and is one only
-    if ``strict``.
+    Unknown candidates are ignored with a warning that counts them, or an error if ``strict``. What is excluded and
+    unknown cannot come anyway: it is an error if ``strict``, and worth a warning where an id of another type was meant.
     """
-    allowed = np.full(n, candidates is None)
-    for name, given, value in (("candidates", candidates, True), ("exclude", exclude, False)):
-        if given is None:
-            continue
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise ParameterError(f"{name} must be a list of item ids, got {given!r}", parameter=name)
-        found = [(item, _lookup(item, index)) for item in given]
-        unknown = [item for item, column in found if column is None]
-        if unknown and (strict or name == "candidates"):
-            raise UnknownItemError(f"{name} names items the model does not know: {name_some(unknown)}")
-        allowed[[column for _, column in found if column is not None]] = value
+    allowed, unknown = allowed_columns(n, index, exclude, candidates, titles)
+    for name, items in unknown.items():
+        if items and strict:
+            raise UnknownItemError(f"{name} names items the model does not know: {_named(items, index)}")
+        if name == "candidates" or wrong_kind(items, index):
+            _tell_unknown(items, index, strict, name)
     return allowed
 
 
-def _lookup(item: Any, index: dict[Any, int]) -> int | None:
+def _encode_interactions(
+    histories: Interactions,
+    index: Mapping[Any, int],
+    items: NDArray[Any],
+    strict: bool,
+    where: str,
+    titles: TitleIndex | None,
+) -> csr_array:
+    if histories.items is items or np.array_equal(histories.items, items):
+        return histories.matrix
+    columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)])
+    if titles is not None and histories.items.dtype == object:
+        for place in np.flatnonzero(columns == NO_ITEM):
+            found = find_column(histories.items[place], index, titles)
+            columns[place] = NO_ITEM if found is None else found
+    _tell_unknown(
+        histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), index, strict, where
+    )
+    known = np.flatnonzero(columns >= 0)
+    narrow = csr_array(histories.matrix[:, known]).tocoo()
+    placed = (narrow.data, (narrow.row, columns[known][narrow.col]))
+    matrix = canonical(csr_array(placed, shape=(histories.n_users, len(items))))
+    if matrix.nnz < narrow.nnz and (narrow.data == 1).all():  # an id and its title, without weights: once
+        matrix.data[:] = 1
+    return matrix
+
+
+def _is_matrix(histories: Any) -> bool:
+    return issparse(histories) or (isinstance(histories, np.ndarray) and histories.dtype.kind in "biuf")
+
+
+def _as_weight(weight: Any, item: Any) -> float:
     try:
-        return index.get(item)
-    except TypeError:  # unhashable: a list where an id was expected
-        raise ParameterError(f"an item id must be a single value, got {item!r}") from None
+        number = float(weight) if isinstance(weight, float | int | Real) else np.nan
+    except OverflowError:
+        number = np.inf
+    if not abs(number) <= _LARGEST_WEIGHT:
+        raise ParameterError(
+            f"the weight of {name_some([item])} in a history must be a finite number, got {name_some([weight])}",
+            parameter="histories",
+        )
+    return number
 
 
 def _ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
@@ -192,29 +330,36 @@ def _ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
     return [whole.get(str(item)) for item in ids.tolist()]
 
 
-def _as_lists(histories: Any) -> list[Sequence[Any]]:
+def _as_rows(histories: Any) -> list[History]:
     hint = "histories must be a list of histories, each a list of item ids, such as [['a', 'b'], ['c']]"
-    if isinstance(histories, str | bytes) or not isinstance(histories, Iterable):
-        raise ParameterError(f"{hint}; got {histories!r}", parameter="histories")
+    if isinstance(histories, str | bytes | Mapping) or not isinstance(histories, Iterable):
+        one = " (for one user with weights, wrap the mapping in a list)" if isinstance(histories, Mapping) else ""
+        raise ParameterError(f"{hint}; got {histories!r}{one}", parameter="histories")
     rows = list(histories)
     for row in rows:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise ParameterError(
                 f"{hint}; one of them is {row!r} (for one user, wrap the list once more)", parameter="histories"
             )
-    return [list(row) for row in rows]
+    return rows
 
 
-def _tell_unknown(unknown: Sequence[Any], strict: bool, where: str) -> None:
+def _tell_unknown(unknown: Sequence[Any], index: Mapping[Any, int], strict: bool, where: str) -> None:
     if not unknown:
         return
-    distinct = list(dict.fromkeys(unknown))
     if strict:
-        raise UnknownItemError(f"{where} name items the model does not know: {name_some(distinct)}")
+        raise UnknownItemError(f"{where} name items the model does not know: {_named(unknown, index)}")
     warnings.warn(
-        f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in {where}: {name_some(distinct)}",
+        f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in {where}: {_named(unknown, index)}",
         stacklevel=_levels_to_the_caller(),
     )
+
+
+def _named(unknown: Sequence[Any], index: Mapping[Any, int]) -> str:
+    """Some of the unknown items, each once, and what is wrong with one of them if that can be told."""
+    distinct = list(dict.fromkeys(unknown))
+    hint = wrong_kind(distinct[:_MOST_LOOKED_AT], index)
+    return name_some(distinct) + (f"; {hint}" if hint else "")
 
 
 def _levels_to_the_caller() -> int:

@@ -48,6 +48,7 @@ class RecommendAnswer(BaseModel):
 
     checksum: str
     results: list[_List]
+    unknown_candidates: list[int | str] = Field(description="Candidates that the model does not know.")
 
 
 class ExplainAnswer(_Named):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from deql.errors import name_some
+from deql.ranking.item_lookup import wrong_kind
 from deql.serve.schemas import ApiError, ExplainRequest, RecommendRequest, RuleOverrides
 from deql.serve.serving_model import Query, RankedColumns, ServingModel
 from deql.serve.settings import Limits
@@ -29,8 +30,10 @@ __all__ = [
 _BINS = 40
 
 
-def queries_of(serving: ServingModel, asked: RecommendRequest, limits: Limits) -> tuple[list[Query], list[list[Any]]]:
-    """What to rank, and the unknown items of each history."""
+def queries_of(
+    serving: ServingModel, asked: RecommendRequest, limits: Limits
+) -> tuple[list[Query], list[list[Any]], list[Any]]:
+    """What to rank, the unknown items of each history, and the unknown candidates."""
     check_number("histories", len(asked.histories), limits.histories)
     check_number("k", asked.k, limits.k)
     for name, given in (("a history", max(asked.histories, key=len, default=[])), ("exclude", asked.exclude or []),
@@ -39,14 +42,14 @@ def queries_of(serving: ServingModel, asked: RecommendRequest, limits: Limits) -
     if asked.explain is not None:
         reasons = sum(min(asked.explain, len(history)) for history in asked.histories)
         check_number("explain: reasons in all lists", min(asked.k, len(serving.items)) * reasons, limits.reasons)
-    allowed = serving.allowed(asked.exclude, asked.candidates, asked.strict)
+    allowed, unknown_candidates = serving.allowed(asked.exclude, asked.candidates, asked.strict)
     serving.ruled(asked.rule)  # says what is wrong with it, before others wait for the same batch
     queries, unknown = [], []
     for history in asked.histories:
-        columns, missing = _known(serving, history, asked.strict)
-        queries.append(Query(columns, asked.k, asked.exclude_seen, allowed, asked.rule))
+        columns, weights, missing = _known(serving, history, asked.strict)
+        queries.append(Query(columns, weights, asked.k, asked.exclude_seen, allowed, asked.rule))
         unknown.append(missing)
-    return queries, unknown
+    return queries, unknown, unknown_candidates
 
 
 def recommendations(
@@ -55,6 +58,7 @@ def recommendations(
     queries: Sequence[Query],
     lists: Sequence[RankedColumns],
     unknown: list[list[Any]],
+    unknown_candidates: list[Any],
 ) -> Iterator[str]:
     """What /recommend answers, in pieces of JSON, none of which takes long to make."""
     model = serving.ruled(asked.rule)
@@ -67,12 +71,12 @@ def recommendations(
         if asked.explain is None:
             yield as_text(best)[1:-1]
         else:
-            history = np.array(query.columns, np.int32)
+            history, weights = np.array(query.columns, np.int32), np.array(query.weights)
             for place, (one, column) in enumerate(zip(best, ranked.columns, strict=True)):
-                why = model._explained(history, column, asked.explain)
+                why = model._explained(history, weights, column, asked.explain)
                 yield ", " * (place > 0) + as_text(one | {"because": _parts(serving, why), "rest": why.rest})
         yield "], " + as_text({"from_popularity": not query.columns, "unknown": missing})[1:]
-    yield "]}"
+    yield "], " + as_text({"unknown_candidates": unknown_candidates})[1:]
 
 
 def explanation(serving: ServingModel, asked: ExplainRequest, limits: Limits) -> dict[str, Any]:
@@ -80,9 +84,11 @@ def explanation(serving: ServingModel, asked: ExplainRequest, limits: Limits) ->
     check_number("history: items", len(asked.history), limits.history)
     target = serving.index.get(asked.item)
     if target is None:
-        raise ApiError(422, "unknown_item", f"the model does not know the item {name_some([asked.item])}")
-    columns, missing = _known(serving, asked.history, asked.strict)
-    why = serving.ruled(asked.rule)._explained(np.array(columns, np.int32), target, asked.k)
+        hint = _hint(serving, [asked.item])
+        raise ApiError(422, "unknown_item", f"the model does not know the item {name_some([asked.item])}{hint}")
+    columns, weights, missing = _known(serving, asked.history, asked.strict)
+    model = serving.ruled(asked.rule)
+    why = model._explained(np.array(columns, np.int32), np.array(weights), target, asked.k)
     return {
         "checksum": serving.checksum, **serving.name(target), "score": why.score, "parts": _parts(serving, why),
         "rest": why.rest, "from_popularity": not columns, "unknown": missing,
@@ -135,14 +141,17 @@ def diagonal(serving: ServingModel, rule: RuleOverrides) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _known(serving: ServingModel, history: Sequence[Any], strict: bool) -> tuple[list[int], list[Any]]:
-    columns, missing = serving.known(history)
+def _known(serving: ServingModel, history: Sequence[Any], strict: bool) -> tuple[list[int], list[float], list[Any]]:
+    columns, weights, missing = serving.known(history)
     if missing and strict:
-        raise ApiError(
-            422, "unknown_item",
-            f"the history names items that the model does not know: {name_some(list(dict.fromkeys(missing)))}",
-        )  # fmt: skip
-    return columns, missing
+        named = name_some(list(dict.fromkeys(missing))) + _hint(serving, missing)
+        raise ApiError(422, "unknown_item", f"the history names items that the model does not know: {named}")
+    return columns, weights, missing
+
+
+def _hint(serving: ServingModel, unknown: Sequence[Any]) -> str:
+    kind = wrong_kind(unknown, serving.index)
+    return f"; {kind}" if kind else ""
 
 
 def _parts(serving: ServingModel, why: Any) -> list[dict[str, Any]]:

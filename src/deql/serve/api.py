@@ -123,9 +123,9 @@ def _add_questions(
         """The best items for each history. Nobody needs to have been in the training data."""
         await _no_query(request)
         serving = _asked_for(request, holder, asked.model)
-        queries, unknown = answers.queries_of(serving, asked, limits)
+        queries, *unknown = answers.queries_of(serving, asked, limits)
         lists = await batcher.rank(serving, queries)
-        pieces = answers.recommendations(serving, asked, queries, lists, unknown)
+        pieces = answers.recommendations(serving, asked, queries, lists, *unknown)
         # A long answer is not made on the event loop, where everybody would wait for it.
         is_short = asked.explain is None and asked.k * len(queries) <= _SHORT
         return _sent("".join(pieces if is_short else await long_answers.make(pieces)))
@@ -156,7 +156,7 @@ def _add_questions(
         column = _column(serving, item)
         answers.check_number("k", asked.k, limits.k)
         serving.ruled(asked.rule)
-        [ranked] = await batcher.rank(serving, [Query([column], asked.k, rule=asked.rule)])
+        [ranked] = await batcher.rank(serving, [Query([column], [1.0], asked.k, rule=asked.rule)])
         return _json(answers.similar(serving, column, ranked))
 
     @api.get("/v1/items/{item:any}/neighbours", tags=["items"], **_answers(answer_schemas.NeighboursAnswer, 404, 422))

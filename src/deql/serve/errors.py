@@ -16,7 +16,7 @@ from starlette.responses import Response
 from deql.errors import DeqlError, UnknownItemError, name_some
 from deql.serve.middleware import internal_message
 from deql.serve.request_context import CHECKSUM
-from deql.serve.schemas import ApiError, error_response
+from deql.serve.schemas import WEIGHTED, ApiError, error_response
 from deql.serve.serving_model import ModelHolder
 
 __all__ = ["add_errors"]
@@ -77,7 +77,9 @@ def add_errors(api: FastAPI, holder: ModelHolder) -> None:
 
 def _validation_message(error: RequestValidationError) -> str:
     """The first thing that is wrong with a request, and how many more there are."""
-    found = error.errors()
+    found: Sequence[Any] = error.errors()
+    # An item with a weight is no id either, but what is wrong with it is what is wrong with the weight.
+    found = [one for one in found if WEIGHTED in one["loc"] and one["type"] != "dict_type"] or found
     place, *_ = places = list(dict.fromkeys(_place(one["loc"]) for one in found))
     first = found[0]
     what = first["msg"][:1].lower() + first["msg"][1:]
@@ -90,7 +92,9 @@ def _validation_message(error: RequestValidationError) -> str:
 def _place(where: Sequence[Any]) -> str:
     """Where in a request something is wrong; an item that is neither integer nor text is wrong twice, in one place."""
     inside = where[1:-1] if where[-1] in _KINDS_OF_ID else where[1:]
-    return ".".join(str(part) for part in inside) or {"query": "the address"}.get(where[0], "the body")
+    return ".".join(str(part) for part in inside if part != WEIGHTED) or {"query": "the address"}.get(
+        where[0], "the body"
+    )
 
 
 def _note_model(request: Request, holder: ModelHolder, body: Any) -> None:

@@ -51,7 +51,9 @@ def rehearse(serving: ServingModel) -> None:
     deql.errors.ModelFileError: asked before it is served, the model gives 'y' a score of nan: fit it again
     """
     histories = _histories(serving)
-    for history, ranked in zip(histories, serving.rank([Query(one, _K) for one in histories]), strict=True):
+    for history, ranked in zip(
+        histories, serving.rank([Query(one, [1.0] * len(one), _K) for one in histories]), strict=True
+    ):
         if history:
             _compare(serving, history, ranked)
             _compare_reasons(serving, history, ranked)
@@ -91,7 +93,7 @@ def _compare(serving: ServingModel, history: list[int], ranked: RankedColumns) -
 
 def _compare_reasons(serving: ServingModel, history: list[int], ranked: RankedColumns) -> None:
     for column, score in zip(ranked.columns[:1], ranked.scores, strict=False):
-        why = serving.model._explained(np.array(history, np.int32), column, None)
+        why = serving.model._explained(np.array(history, np.int32), np.ones(len(history)), column, None)
         if not why.score == sum(part.value for part in why) + why.rest == score:
             _refuse(serving, column, "reasons that do not add up to its score")
 

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Container, Iterable
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     FailFast,
     Field,
     JsonValue,
     StrictInt,
     StrictStr,
+    Tag,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
-from typing_extensions import TypeAliasType  # pydantic's own; Python has it from 3.12 on
+from typing_extensions import TypeAliasType, TypedDict  # pydantic's own; Python has it from 3.12 on
 
 from deql.errors import name_some
 
 __all__ = [
     "OWN_RULE",
+    "WEIGHTED",
     "ApiError",
     "ExplainRequest",
     "ItemsQuery",
@@ -42,12 +46,51 @@ Item = StrictInt | StrictStr
 Items = TypeAliasType("Items", Annotated[list[Item], FailFast()])
 """Looked at up to the first that is wrong: of half a million errors one would be told."""
 
+
+def _refuse_unknown(given: Iterable[str], known: Container[str]) -> None:
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        raise PydanticCustomError("unknown_parameter", "there is no parameter {name}", {"name": name_some([unknown])})
+
+
+class WeightedItem(TypedDict):
+    """An item of a history, and how much it weighs there: an item without a weight weighs 1."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    item: Item
+    weight: Annotated[
+        float,
+        Field(ge=-1e9, le=1e9, allow_inf_nan=False, description="What weighs 0 is not in the history."),
+    ]
+
+
+def _only_known_names(given: Any) -> Any:
+    """Stop at the first name that is not known, however many there are."""
+    if isinstance(given, dict):
+        _refuse_unknown(given, WeightedItem.__annotations__)
+    return given
+
+
+WEIGHTED = "weighted"
+"""What an error's place calls an item with a weight."""
+
+History = TypeAliasType(
+    "History",
+    Annotated[
+        list[Item | Annotated[WeightedItem, BeforeValidator(_only_known_names), Tag(WEIGHTED)]],
+        FailFast(),
+    ],
+)
+"""Ids, any of which may come with a weight; those of one item add up."""
+
 _TEXTS = frozenset({"model", "q"})
 """The parameters in an address that are text."""
 
 _JSON_VALUE = re.compile(r"true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 _HISTORY: list[JsonValue] = ["libgtk-3-0", "libglib2.0-0", "python3"]
+_WEIGHTED: list[JsonValue] = [{"item": "libgtk-3-0", "weight": 2.5}, "libglib2.0-0", {"item": "python3", "weight": -1}]
 
 
 class RuleOverrides(NamedTuple):
@@ -77,13 +120,8 @@ class ModelChoice(BaseModel):
     @classmethod
     def _only_known(cls, given: Any) -> Any:
         """Stop at the first name that is not known, however many there are."""
-        unknown = (
-            next((name for name in given if name not in cls.model_fields), None) if isinstance(given, dict) else None
-        )
-        if unknown is not None:
-            raise PydanticCustomError(
-                "unknown_parameter", "there is no parameter {name}", {"name": name_some([unknown])}
-            )
+        if isinstance(given, dict):
+            _refuse_unknown(given, cls.model_fields)
         return given
 
 
@@ -107,9 +145,13 @@ class RuleChange(ModelChoice):
 class RecommendRequest(RuleChange):
     """Histories to recommend for."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"histories": [_HISTORY], "k": 5}, {"histories": [_WEIGHTED], "k": 5}]}
+    )
 
-    histories: Annotated[list[Items], FailFast(), Field(description="One list of item ids for each user.")]
+    histories: Annotated[
+        list[History], FailFast(), Field(description="One list of item ids for each user, or of ids and weights.")
+    ]
     k: Annotated[int, Field(ge=1, description="How many items; at most as many as there are come.")] = 20
     exclude_seen: Annotated[bool, Field(description="Leave out the items of the history.")] = True
     exclude: Annotated[Items | None, Field(description="Never recommend these.")] = None
@@ -125,9 +167,16 @@ class RecommendRequest(RuleChange):
 class ExplainRequest(RuleChange):
     """A score to explain."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"history": _HISTORY, "item": "libcairo2", "k": 3}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"history": _HISTORY, "item": "libcairo2", "k": 3},
+                {"history": _WEIGHTED, "item": "libcairo2", "k": 3},
+            ]
+        }
+    )
 
-    history: Annotated[Items, Field(description="One user's items.")]
+    history: Annotated[History, Field(description="One user's items, any of them with a weight.")]
     item: Annotated[Item, Field(description="What to explain.")]
     k: Annotated[int | None, Field(ge=1, description="Only so many parts, the largest; the others are the rest.")] = (
         None

@@ -6,7 +6,7 @@ import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql.data.interactions import shortest_float
 from deql.errors import name_some
 from deql.io.model_file import checksum
 from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
-from deql.ranking.histories import allowed_items, known_columns
+from deql.ranking.histories import allowed_columns, allowed_items, known_columns, weighted_columns
 from deql.serve.catalogue import Catalogue
 from deql.serve.schemas import OWN_RULE, ApiError, RuleOverrides
 from deql.serve.snapshot import ReloadError
@@ -47,6 +48,8 @@ class Query:
     ----------
     columns : list of int
         The history's known items, sorted: the kernels rely on it.
+    weights : list of float
+        How much each of them weighs.
     k : int
     exclude_seen : bool
     allowed : ndarray of bool or None
@@ -55,6 +58,7 @@ class Query:
     """
 
     columns: list[int]
+    weights: list[float]
     k: int
     exclude_seen: bool = True
     allowed: NDArray[np.bool_] | None = None
@@ -96,8 +100,8 @@ class ServingModel:
     >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
     >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
     >>> serving = ServingModel(deql.EASE(l2=1.0).fit(data))
-    >>> columns, unknown = serving.known(["egg", "oat"])
-    >>> [best] = serving.rank([Query(columns, k=2)])
+    >>> columns, weights, unknown = serving.known(["egg", "oat"])
+    >>> [best] = serving.rank([Query(columns, weights, k=2)])
     >>> [serving.name(column)["item"] for column in best.columns], unknown
     (['jam', 'tea'], ['oat'])
     """
@@ -136,9 +140,16 @@ class ServingModel:
             return {"item": self.items[column]}
         return {"item": self.items[column], "title": self.titles[column]}
 
-    def known(self, history: Iterable[Any]) -> tuple[list[int], list[Any]]:
-        """The columns of a history's items, and the items that the model does not know."""
-        return known_columns(history, self.index)
+    def known(self, history: Sequence[Any]) -> tuple[list[int], list[float], list[Any]]:
+        """The columns of a history's items, their weights, and the items that the model does not know.
+
+        An item is an id, or has one and a weight: ``{"item": "tea", "weight": 2.5}``. If any has, those without weigh
+        1, and the weights of one item add up.
+        """
+        if not any(isinstance(item, dict) for item in history):
+            return known_columns(history, self.index)
+        pairs = ((item["item"], item["weight"]) if isinstance(item, dict) else (item, 1.0) for item in history)
+        return weighted_columns(pairs, self.index)
 
     def column_called(self, text: str) -> int | None:
         """Where an item is whose id came as text, in an address; None if the model does not know it."""
@@ -149,11 +160,14 @@ class ServingModel:
 
     def allowed(
         self, exclude: Sequence[Any] | None, candidates: Sequence[Any] | None, strict: bool
-    ) -> NDArray[np.bool_] | None:
-        """Which items may come; None for all. Unknown candidates are an error."""
+    ) -> tuple[NDArray[np.bool_] | None, list[Any]]:
+        """Which items may come, None for all; and unknown candidates, which are an error if all are, or if strict."""
         if exclude is None and candidates is None:
-            return None
-        return allowed_items(len(self.items), self.index, exclude, candidates, strict)
+            return None, []
+        if strict:
+            return allowed_items(len(self.items), self.index, exclude, candidates, strict), []
+        allowed, unknown = allowed_columns(len(self.items), self.index, exclude, candidates)
+        return allowed, unknown["candidates"]
 
     @property
     def rule(self) -> dict[str, Any] | None:
@@ -201,7 +215,8 @@ class ServingModel:
         sizes = [len(query.columns) for query in queries]
         indptr = np.cumsum([0, *sizes], dtype=np.int32)
         indices = np.array([column for query in queries for column in query.columns], np.int32)
-        matrix = csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(queries), len(self.items)))
+        values = shortest_float(np.array([weight for query in queries for weight in query.weights], np.float64))
+        matrix = csr_array((values, indices, indptr), shape=(len(queries), len(self.items)))
         allowed = self._everything if first.allowed is None else first.allowed
         columns, scores, _ = self.ruled(first.rule)._best(
             matrix, max(query.k for query in queries), first.exclude_seen, allowed
