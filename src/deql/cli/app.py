@@ -16,11 +16,11 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from deql import __version__
 from deql._system.limits import adapt_to_limits, limits_set
+from deql.cli.help_page import CommandWithPage, GroupWithPage
 from deql.cli.output import option_name, say
 from deql.errors import DeqlError, ParameterError, Setting, reason
 
@@ -61,18 +61,18 @@ def _lazy_group(package: str, commands: Mapping[str, str], **options: Any) -> ty
         Of ``typer.Typer``.
     """
 
-    class LazyGroup(TyperGroup):
+    class LazyGroup(GroupWithPage):
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             name, command, rest = super().resolve_command(ctx, args)
             if name is not None and name in commands:
                 adapt_to_limits()
-                alone = typer.Typer(add_completion=False)
-                alone.command(name)(getattr(import_module(f"{package}.{name}"), name))
+                alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+                alone.command(name, cls=CommandWithPage)(getattr(import_module(f"{package}.{name}"), name))
                 _listen_for_the_end()
                 command = get_command(alone)
             return name, command, rest
 
-    group = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=False, **options)
+    group = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=False, rich_markup_mode=None, **options)
     for name, text in commands.items():
         group.command(name, help=text)(_placeholder)
     return group

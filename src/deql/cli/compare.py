@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
@@ -40,6 +40,8 @@ class RepeatedSplitOptions(data_source.SplitOptions):
 @dataclass(frozen=True)
 class ComparisonOutputs:
     """What is written and how, as asked for on the command line."""
+
+    section: ClassVar[str] = "Output"
 
     form: Annotated[Format, typer.Option("--as", help="How to write the result.")] = "text"
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the result.")] = None

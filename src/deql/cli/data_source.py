@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -55,6 +55,8 @@ def metric_list(text: str) -> list[str]:
 @dataclass(frozen=True)
 class SplitOptions:
     """How a table is split, as asked for on the command line."""
+
+    section: ClassVar[str] = "Splitting a table"
 
     held_out: Annotated[float | None, typer.Option(help="Share of an evaluated user's items to find (0.2).")] = None
     test_users: Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")] = None

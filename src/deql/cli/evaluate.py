@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
 import typer
@@ -35,6 +35,8 @@ Part = Literal["test", "validation"]
 @dataclass(frozen=True)
 class EvaluationOutputs:
     """What is shown and written, as asked for on the command line."""
+
+    section: ClassVar[str] = "Output"
 
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % bootstrap intervals too.")] = False
     report: data_source.Report = None

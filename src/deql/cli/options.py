@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import typer
 
@@ -34,6 +35,8 @@ Seed = Annotated[int | None, typer.Option(help="The same seed gives the same spl
 @dataclass(frozen=True)
 class TableOptions:
     """Reading and cleaning, as asked for on the command line."""
+
+    section: ClassVar[str] = "Reading and cleaning a table"
 
     user: Annotated[str | None, typer.Option(help="Column of users, by name or number; else guessed.")] = None
     item: Annotated[str | None, typer.Option(help="Column of items, by name or number; else guessed.")] = None
@@ -100,7 +103,10 @@ def _column(name: str | None) -> str | int | None:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of each parameter that is a dataclass of options, the options of that class."""
+    """Give a command, in place of each parameter that is a dataclass of options, the options of that class.
+
+    Where the class has a ``section``, the help shows them under that title.
+    """
     keyword = inspect.Parameter.KEYWORD_ONLY
     groups: dict[str, Any] = {}
     parameters = []
@@ -110,8 +116,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         groups[name] = parameter.annotation
         types = get_type_hints(parameter.annotation, include_extras=True)
+        section = getattr(parameter.annotation, "section", None)
         parameters += [
-            inspect.Parameter(field.name, keyword, default=field.default, annotation=types[field.name])
+            inspect.Parameter(field.name, keyword, default=field.default, annotation=_under(types[field.name], section))
             for field in fields(parameter.annotation)
         ]
 
@@ -124,6 +131,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper
+
+
+def _under(annotation: Any, section: str | None) -> Any:
+    """The annotation of an option that the help shows under a section's title, unless it names one itself."""
+    kind, option = get_args(annotation)
+    option = copy.copy(option)
+    option.rich_help_panel = option.rich_help_panel or section
+    return Annotated[kind, option]
 
 
 def show_steps(steps: Iterable[Step]) -> None:

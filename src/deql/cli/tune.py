@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
@@ -51,6 +51,8 @@ Search = Literal["walk", "grid", "optuna"]
 class SpaceOptions:
     """Where to search, as asked for on the command line."""
 
+    section: ClassVar[str] = "What to search"
+
     space: Annotated[str, typer.Option(help="Where to search: default, quick or paper.")] = "default"
     l2: Annotated[
         str | None, typer.Option(help="Values of l2 in place of the space's, with commas between: 10,50,100.")
@@ -65,6 +67,8 @@ class SpaceOptions:
 @dataclass(frozen=True)
 class SearchOptions:
     """How to search, as asked for on the command line."""
+
+    section: ClassVar[str] = "How to search"
 
     metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20"
     budget: Annotated[
@@ -83,6 +87,8 @@ class SearchOptions:
 @dataclass(frozen=True)
 class TuningOutputs:
     """What is written beside the model, as asked for on the command line."""
+
+    section: ClassVar[str] = "Output"
 
     journal: Annotated[
         Path | None, typer.Option(help="File that keeps every point (MODEL.tuning.jsonl).", metavar="FILE.jsonl")
