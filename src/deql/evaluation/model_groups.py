@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from deql._system.describe import own_first
 from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
@@ -172,5 +173,4 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
 
 
 def _fields(model: Recommender) -> list[dataclasses.Field[Any]]:
-    shown = [field for field in dataclasses.fields(model) if field.name not in NOT_SERIALISED]
-    return sorted(shown, key=lambda field: bool(field.kw_only))
+    return [field for field in own_first(model) if field.name not in NOT_SERIALISED]
