@@ -62,6 +62,10 @@ def test_the_list_of_commands_imports_none_of_them(arguments):
         (["fit", "FILE", "-o", "OUT", "--threads", "0"], "error: --threads: the number of threads must be"),
         (["evaluate", "FILE", "ease:l2=-1"], "error: ease:l2=-1: l2 must be a number from 0 up"),
         (["evaluate", "FILE", "ease", "--metrics", "ndgc@20"], "error: --metrics: unknown metric 'ndgc@20'"),
+        (["evaluate", "FILE", "ease", "--metric", "ndgc@20"], "error: --metric: unknown metric 'ndgc@20'"),
+        (["compare", "FILE", "ease", "--metric", " , "], "error: --metric: name at least one metric, such as ndcg@20"),
+        (["tune", "FILE", "-o", "OUT", "--metrics", "ndcg@20,x"], "error: --metrics: unknown metric 'x': say"),
+        (["tune", "FILE", "-o", "OUT", "--metrics=gini@20"], "error: --metrics: gini@20 does not say how good"),
     ],
 )
 def test_errors_name_the_options_that_were_typed(capsys, tmp_path, arguments, said):

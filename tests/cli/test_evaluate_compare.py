@@ -42,7 +42,7 @@ def by_name(facts):
 
 class TestEvaluate:
     def test_a_split_file_as_in_python(self, capsys, folder):
-        facts = answer(capsys, "evaluate", folder / "goods.split", "ease:l2=5", "popularity", "--metrics", "ndcg@5")
+        facts = answer(capsys, "evaluate", folder / "goods.split", "ease:l2=5", "popularity", "--metric", "ndcg@5")
         split = deql.load_split(folder / "goods.split")
         expected = deql.evaluate(deql.EASE(5.0).fit(split.train), split.test, ["ndcg@5"])
         assert by_name(facts)["EASE l2=5"]["means"] == expected.means

@@ -55,6 +55,15 @@ def steps(content):
 
 
 class TestTune:
+    def test_of_several_metrics_the_first_decides(self, capsys, folder, tmp_path):
+        command = ["tune", folder / "events.split", *AXES]
+        one = answer(capsys, *command, "-o", tmp_path / "one.deql", "--metrics", "recall@10")
+        facts = answer(capsys, *command, "-o", tmp_path / "two.deql", "--metrics", "recall@10,ndcg@5")
+        assert facts["metric"] == one["metric"] == "recall@10"
+        assert facts["best"] == one["best"] | {"ndcg@5": facts["best"]["ndcg@5"]}
+        text, _ = shown(capsys, *command, "-o", tmp_path / "two.deql", "--metric", "recall@10,ndcg@5")
+        assert "--metrics recall@10,ndcg@5" in text
+
     def test_a_split_as_in_python(self, capsys, folder, tmp_path):
         out = tmp_path / "shop.deql"
         facts = answer(capsys, "tune", folder / "events.split", "-o", out, *AXES, "--metric", "recall@10")

@@ -53,6 +53,18 @@ def test_every_model_is_as_if_fitted_and_judged_alone(metric, weighted):
     assert_same_model(tuning.model, fitted_apart(tuning, split.train))
 
 
+def test_of_several_metrics_the_first_decides(tmp_path):
+    split = deql.split_strong(market(), seed=3)
+    journal = tmp_path / "search.jsonl"
+    tuning = deql.tune(split, SMALL, ("recall@5", "ndcg@3"), journal=journal)
+    alone = deql.tune(split, SMALL, "recall@5", journal=tmp_path / "one.jsonl")
+    assert (tuning.metric, tuning.best) == ("recall@5", alone.best | {"ndcg@3": tuning.best["ndcg@3"]})
+    assert tuning.table["recall@5", "ndcg@5"].equals(alone.table["recall@5", "ndcg@5"])
+    assert "ndcg@3" in tuning.table.columns
+    assert deql.tune(split, SMALL, ["recall@5", "ndcg@3"], journal=journal).table.equals(tuning.table)
+    assert deql.tune(split, SMALL, ["recall@5"], journal=tmp_path / "one.jsonl").table.equals(alone.table)
+
+
 @settings(max_examples=15)
 @given(
     seed=st.integers(0, 2**32 - 1), weighted=st.booleans(), metric=st.sampled_from(["ndcg@3", "hit_rate@1", "mse"]),

@@ -239,6 +239,8 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
     if not isinstance(error, ParameterError) or error.parameter is None:
         return message
     typed = option_name(error.parameter)
+    if error.parameter in ("metric", "metrics"):  # both are one option
+        typed = "--metrics" if _typed(arguments, "--metrics") else "--metric"
     # --k is -k, too, and --arithmetic was called --precision.
     spellings = (typed, f"-{error.parameter}", "--precision" if error.parameter == "arithmetic" else typed)
     if typed in message or not any(argument.partition("=")[0] in spellings for argument in arguments):

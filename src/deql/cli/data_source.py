@@ -34,7 +34,7 @@ Models = Annotated[
     list[str],
     typer.Argument(help="Such as ease:l2=80, deql:l2=60,dropout=0.3,b=0.5 or popularity.", metavar="MODEL..."),
 ]
-Metrics = Annotated[str, typer.Option(help="Metrics, with commas between.")]
+Metrics = Annotated[str, typer.Option("--metric", "--metrics", help="Metrics, with commas between.")]
 Report = Annotated[Path | None, typer.Option(help="HTML page to write, complete in one file.", metavar="FILE.html")]
 
 
@@ -46,10 +46,7 @@ def metric_list(text: str) -> list[str]:
     >>> metric_list("recall@20, ndcg@20")
     ['recall@20', 'ndcg@20']
     """
-    metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
-    if not metrics:
-        raise ParameterError("--metrics needs at least one, such as ndcg@20")
-    return list(parse_metrics(metrics))
+    return list(parse_metrics(filter(None, (part.strip() for part in text.split(",")))))
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,10 @@ class SearchOptions:
 
     section: ClassVar[str] = "How to search"
 
-    metric: Annotated[str, typer.Option(help="What decides.")] = "ndcg@20"
+    metric: Annotated[
+        str,
+        typer.Option("--metric", "--metrics", help="What decides; of several, with commas between, the first."),
+    ] = "ndcg@20"
     budget: Annotated[
         str | None,
         typer.Option(help="At most so many inverses (20) or so much time (30min), for everything.", metavar="20|30min"),
@@ -113,8 +116,8 @@ def tune(
 
     The same command resumes where it was killed. Ctrl-C ends with the best so far. The test part is not read.
     """
-    space, metric, report = _space(where), how.metric, output.report
-    _check(how)
+    space, metrics, report = _space(where), data_source.metric_list(how.metric), output.report
+    _check(how, metrics)
     journal = _check_files(out, output.journal, report, data, table.items)
     chosen = replace(split_options, seed=None).chosen(protocol)
     found = data_source.open_source(data, table, protocol, chosen, output.json)
@@ -126,7 +129,7 @@ def tune(
         _say_journal(journal)
     try:
         tuning = deql.tune(
-            split, space, metric, how.budget, search=how.search, prune=not how.no_prune, seed=split_options.seed or 0,
+            split, space, metrics, how.budget, search=how.search, prune=not how.no_prune, seed=split_options.seed or 0,
             journal=journal, dtype=how.dtype, progress=progress_wanted(), tell=None if output.json else say,
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -144,7 +147,7 @@ def tune(
     else:
         _show(tuning)
         options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
-        options |= {} if metric in _EVALUATED_BY else {"metrics": metric}
+        options |= {} if set(metrics) <= set(_EVALUATED_BY) else {"metrics": ",".join(metrics)}
         print_words(f"Saved as {out} ({file_size(out)}), fitted on the training part. "
                      "The test part has not been read; this evaluates it there:")  # fmt: skip
         files = [f"./{path}" if str(path).startswith("-") else str(path) for path in (data, out)]
@@ -180,11 +183,11 @@ def _space(where: SpaceOptions) -> Space:
     return space
 
 
-def _check(how: SearchOptions) -> None:
+def _check(how: SearchOptions, metrics: list[str]) -> None:
     """What can be refused before anything is read."""
     if how.search == "optuna":
         need_optuna()
-    metrics_for(how.metric)
+    metrics_for(metrics)
     Budget.parse(how.budget)
     DEQL(dtype=how.dtype)._check_parameters()
 

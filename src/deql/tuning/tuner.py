@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ _CURVE_K = 20
 def tune(
     data: SplitOrInteractions,
     space: SpaceLike = "default",
-    metric: str = "ndcg@20",
+    metric: str | Sequence[str] = "ndcg@20",
     budget: int | str | None = None,
     *,
     search: str = "walk",
@@ -74,8 +75,8 @@ def tune(
     space : str, dict or Space
         ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power) in
         place of those of the default space.
-    metric : str, default "ndcg@20"
-        What decides: any metric that has a value for each user.
+    metric : str or sequence of str, default "ndcg@20"
+        What decides: any metric that has a value for each user. Of several the first; the others are shown beside it.
     budget : int or str, optional
         At most so many inverses, or a time such as ``"20min"``. Everything counts: screening by its share of the work
         of an inverse, and the fit of the winner in the end. One point is measured whatever the budget. Without it
@@ -135,7 +136,8 @@ def tune(
     if kind == "walk" and small is not None and not limit.limited:
         limit = Budget(inverses=_WALK_INVERSES)
     identity = {
-        "data": held.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": how,
+        "data": held.fingerprint(), "space": chosen.to_dict(), "search": how,
+        "metric": list(metric) if not isinstance(metric, str) and len(metric) > 1 else metrics[0],
         "prune": prune, "seed": seed, "dtype": dtype,
     }  # fmt: skip
     path = None if journal is None else Path(journal)
@@ -165,22 +167,27 @@ def tune(
         return select_winner(store, chosen, None if search == "optuna" else len(points), complete)
 
 
-def metrics_for(metric: str) -> list[str]:
-    """What is measured: the metric that decides, then recall and NDCG, which the curve over b shows.
+def metrics_for(metric: str | Sequence[str]) -> list[str]:
+    """What is measured: the metric that decides, others that were asked for, then recall and NDCG for the curve over b.
 
     Examples
     --------
     >>> metrics_for("map@10")
     ['map@10', 'recall@10', 'ndcg@10']
+    >>> metrics_for(["ndcg@20", "ndcg@5"])
+    ['ndcg@20', 'ndcg@5', 'recall@20']
     """
-    if not isinstance(metric, str):
+    wanted = [metric] if isinstance(metric, str) else metric
+    if not isinstance(wanted, list | tuple) or not wanted or not all(isinstance(one, str) for one in wanted):
         raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}", parameter="metric")
-    name, k = parse_metric(metric)
-    if METRICS[name].of not in ("hits", "errors"):
-        raise ParameterError(
-            f"{metric} does not say how good recommendations are: choose by one such as ndcg@20", parameter="metric"
-        )
-    return list(dict.fromkeys([metric, f"recall@{k or _CURVE_K}", f"ndcg@{k or _CURVE_K}"]))
+    parsed = [parse_metric(one) for one in wanted]
+    for one, (name, _) in zip(wanted, parsed, strict=True):
+        if METRICS[name].of not in ("hits", "errors"):
+            raise ParameterError(
+                f"{one} does not say how good recommendations are: choose by one such as ndcg@20", parameter="metric"
+            )
+    k = parsed[0][1] or _CURVE_K
+    return list(dict.fromkeys([*wanted, f"recall@{k}", f"ndcg@{k}"]))
 
 
 def _screening(data: TuningData, dtype: str, seed: int) -> Trainer | None:
