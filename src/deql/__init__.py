@@ -11,8 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deql import models
+from deql._system.compiling import keep_compiled
 from deql._system.lazy import lazy_exports
 from deql._version import __version__
+
+keep_compiled()
 
 __all__ = [
     "Comparison",

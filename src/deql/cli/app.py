@@ -19,6 +19,7 @@ import typer
 from typer.main import get_command
 
 from deql import __version__
+from deql._system.compiling import announce_compiling
 from deql._system.limits import adapt_to_limits, limits_set
 from deql.cli.help_page import CommandWithPage, GroupWithPage
 from deql.cli.output import option_name, say
@@ -69,6 +70,8 @@ def _lazy_group(package: str, commands: Mapping[str, str], **options: Any) -> ty
                 alone = typer.Typer(add_completion=False, rich_markup_mode=None)
                 alone.command(name, cls=CommandWithPage)(getattr(import_module(f"{package}.{name}"), name))
                 _listen_for_the_end()
+                if _is_program:
+                    announce_compiling(say)
                 command = get_command(alone)
             return name, command, rest
 
