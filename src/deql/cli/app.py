@@ -91,9 +91,8 @@ app = _lazy_group(
     name="deql",
     help="Closed-form recommenders: exact, fast, memory-lean and explainable. Start with: deql demo",
 )
-app.add_typer(
-    _lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them."), name="data"
-)
+data = _lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them.")
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)
@@ -105,6 +104,11 @@ def start(
     if version:
         print(f"deql {__version__}")
         raise typer.Exit
+    _help_without_command(context)
+
+
+@data.callback(invoke_without_command=True)
+def _help_without_command(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -151,7 +155,8 @@ def run(arguments: Sequence[str]) -> int:
         # Usage errors of the option parser, whichever of its classes they are.
         if not hasattr(error, "format_message"):
             raise
-        say(f"error: {error.format_message()} (deql --help shows how)")
+        context = getattr(error, "ctx", None)
+        say(f"error: {error.format_message()} ({context.command_path if context else 'deql'} --help shows how)")
         return 2
 
 

@@ -34,7 +34,10 @@ __all__ = ["fit"]
 @with_options
 def fit(
     data: Annotated[
-        Path, typer.Argument(help="Table with a row for each interaction, or a split, whose training part counts.")
+        Path,
+        typer.Argument(
+            help="Table with a row for each interaction, or a split, whose training part counts.", metavar="DATA"
+        ),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write.")] = None,
     model: Annotated[
