@@ -18,7 +18,7 @@ from deql.data.read import read_interactions
 from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "HowMany", "MaxUnpacked", "ModelFile", "Seed", "TableFile", "TableOptions", "show_steps", "with_options",
+    "AsJson", "Encoding", "HowMany", "MaxUnpacked", "ModelFile", "Seed", "TableFile", "TableOptions", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -28,6 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 MaxUnpacked = Annotated[
     str | None, typer.Option(help="What a packed file may unpack to (1GiB or 100 times its size).", metavar="20GiB")
 ]
+Encoding = Annotated[str, typer.Option(help="What text files are written in, such as latin-1.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
 
 
@@ -43,6 +44,7 @@ class TableOptions:
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns; else seen.")
     ] = None
+    encoding: Encoding = "utf-8"
     ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
     items: Annotated[Path | None, typer.Option(help="Table with the items' titles.")] = None
     max_unpacked: MaxUnpacked = None
@@ -73,6 +75,7 @@ class TableOptions:
             header=self.header,
             ids=self.ids,
             max_unpacked=self.max_unpacked,
+            encoding=self.encoding,
             progress=progress_wanted() and not quiet,
         )
         data = clean(

@@ -27,8 +27,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
         "venueid", "venue", "locationid", "location", "poi", "contentid", "content", "courseid", "appid",
     ),
     "weight": (
-        "weight", "rating", "ratings", "overall", "stars", "score", "count", "counts", "plays", "playcount", "listens",
-        "quantity", "frequency", "implicit",
+        "weight", "rating", "ratings", "bookrating", "overall", "stars", "score", "count", "counts", "plays",
+        "playcount", "listens", "quantity", "frequency", "implicit",
     ),
     "time": (
         "timestamp", "time", "ts", "datetime", "date", "unixreviewtime", "eventtime", "createdat", "created",
