@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -42,6 +43,7 @@ def read_interactions(
     format: str | None = None,
     header: bool | None = None,
     ids: str = "auto",
+    on_missing: str = "error",
     max_unpacked: int | str | None = None,
     encoding: str = UTF8,
     progress: bool = False,
@@ -76,6 +78,10 @@ def read_interactions(
         Whether the first line of delimited text names the columns; else seen from the file.
     ids : {"auto", "text"}, default "auto"
         Ids are whole numbers if all of a column are, else text; "text" keeps all as text.
+    on_missing : {"error", "skip"}, default "error"
+        What is done with rows without a user or an item: "skip" leaves them out and counts them in ``steps``. An id is
+        missing if it is empty or null, and with "skip" also if it is written as NA, N/A, null, NULL, None, NaN, nan
+        or \\N.
     max_unpacked : int or str, optional
         Bytes that a packed file, that of the titles too, may unpack to, such as ``"20GiB"``; if not given 1 GiB, or
         100 times its own size if that is more.
@@ -101,6 +107,8 @@ def read_interactions(
     """
     if ids not in ("auto", "text"):
         raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}", parameter="ids")
+    if on_missing not in ("error", "skip"):
+        raise ParameterError(f"on_missing must be 'error' or 'skip', got {on_missing!r}", parameter="on_missing")
     if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
         raise ParameterError(f"min_weight must be a number, got {min_weight!r}", parameter="min_weight")
     encoding = check_encoding(encoding)
@@ -123,6 +131,7 @@ def read_interactions(
     named_columns = tuple(one for one in (user, item, weight, time) if isinstance(one, str))
     table = open_table(source, named_columns, format, header, most, encoding)
     roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.has_header)
+    roles = replace(roles, skip_missing=on_missing == "skip")
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""
         print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)

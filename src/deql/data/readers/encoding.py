@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from contextlib import suppress
 from typing import Any
 
 from deql.errors import DataError, ParameterError, Setting, name_some
@@ -34,10 +35,8 @@ def check_encoding(name: Any) -> str:
     try:
         known = codecs.lookup(name).name
         codecs.getincrementaldecoder(known)
-        try:
+        with suppress(UnicodeError):
             b"text".decode(known)
-        except UnicodeError:
-            pass
     except (LookupError, TypeError, ValueError):  # unknown, or no encoding of text
         raise ParameterError(
             f"encoding must be one that Python knows, such as utf-8, latin-1 or utf-16, got {name_some([name])}",
