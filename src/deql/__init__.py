@@ -43,6 +43,7 @@ __all__ = [
     "datasets",
     "engines",
     "evaluate",
+    "join",
     "load_split",
     "objective",
     "plan",
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from deql._system.threads import set_threads
     from deql.data.clean import clean
     from deql.data.interactions import Interactions
+    from deql.data.join import join
     from deql.data.read import read_interactions
     from deql.errors import (
         DataError,
@@ -92,6 +94,7 @@ __getattr__, __dir__ = lazy_exports(
         "deql.data.interactions": ("Interactions",),
         "deql.data.read": ("read_interactions",),
         "deql.data.clean": ("clean",),
+        "deql.data.join": ("join",),
         "deql.split": ("HeldOut", "Split", "load_split", "split_leave_last", "split_strong", "split_weak"),
         "deql.models": models.__all__,
         "deql.impute": ("LinearImputer",),

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 import typer
 
@@ -19,7 +19,8 @@ from deql.data.read import read_interactions
 from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "HowMany", "MaxUnpacked", "ModelFile", "Seed", "TableFile", "TableOptions", "show_steps", "with_options",
+    "AsJson", "Encoding", "HowMany", "MaxUnpacked", "ModelFile", "OnMissing", "Seed", "TableFile", "TableOptions",
+    "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -28,6 +29,10 @@ HowMany = Annotated[int, typer.Option("--k", "-k", help="How many.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 MaxUnpacked = Annotated[
     str | None, typer.Option(help="What a packed file may unpack to (1GiB or 100 times its size).", metavar="20GiB")
+]
+Encoding = Annotated[str, typer.Option(help="What text files are written in, such as latin-1.")]
+OnMissing = Annotated[
+    Literal["error", "skip"], typer.Option(help="Rows without a user or item: an error, or skipped and counted.")
 ]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
 
@@ -46,7 +51,9 @@ class TableOptions:
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns; else seen.")
     ] = None
+    encoding: Encoding = "utf-8"
     ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
+    on_missing: OnMissing = "error"
     items: Annotated[Path | None, typer.Option(help="Table with the items' titles.")] = None
     max_unpacked: MaxUnpacked = None
     min_weight: Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")] = None
@@ -75,7 +82,9 @@ class TableOptions:
             format=self.format,
             header=self.header,
             ids=self.ids,
+            on_missing=self.on_missing,
             max_unpacked=self.max_unpacked,
+            encoding=self.encoding,
             progress=progress_wanted() and not quiet,
         )
         data = clean(

@@ -10,7 +10,7 @@ import polars as pl
 import typer
 
 from deql.cli.items import find_items, item_rows, parse_history, scored_items
-from deql.cli.options import AsJson, HowMany, MaxUnpacked, ModelFile
+from deql.cli.options import AsJson, Encoding, HowMany, MaxUnpacked, ModelFile, OnMissing
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
 from deql.cli.written_files import check_outputs
 from deql.data import Interactions
@@ -30,6 +30,8 @@ def recommend(
     user: Annotated[str | None, typer.Option(help="Its column of users.")] = None,
     item: Annotated[str | None, typer.Option(help="Its column of items.")] = None,
     max_unpacked: MaxUnpacked = None,
+    encoding: Encoding = "utf-8",
+    on_missing: OnMissing = "error",
     exclude: Annotated[list[str] | None, typer.Option(help="Never recommend this item; may be repeated.")] = None,
     candidate: Annotated[list[str] | None, typer.Option(help="Recommend only these; may be repeated.")] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Items of the history may come back.")] = False,
@@ -51,7 +53,9 @@ def recommend(
         return
     if history:
         raise ParameterError("give either the items of one history or --histories, not both")
-    data = read_interactions(histories, user=user, item=item, max_unpacked=max_unpacked)
+    data = read_interactions(
+        histories, user=user, item=item, on_missing=on_missing, max_unpacked=max_unpacked, encoding=encoding
+    )
     found = _recommend_many(model, data, options)
     if out is not None:
         write_whole(out, found.write_csv if out.suffix == ".csv" else found.write_parquet)

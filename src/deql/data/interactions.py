@@ -22,6 +22,7 @@ __all__ = [
     "as_ids",
     "as_interactions",
     "canonical",
+    "factorise",
     "masked",
     "shortest_float",
 ]
@@ -121,8 +122,8 @@ class Interactions:
     @classmethod
     def from_pairs(cls, users: ArrayLike, items: ArrayLike, weights: ArrayLike | None = None) -> Interactions:
         """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
-        user_ids, rows = _factorise(_id_array(users))
-        item_ids, columns = _factorise(_id_array(items))
+        user_ids, rows = factorise(_id_array(users))
+        item_ids, columns = factorise(_id_array(items))
         values = np.ones(len(rows), np.float32) if weights is None else shortest_float(np.asarray(weights, np.float64))
         if not len(rows) == len(columns) == len(values):
             raise DataError(
@@ -344,8 +345,15 @@ def _id_array(ids: ArrayLike) -> NDArray[Any]:
     return array if array.dtype == object else array.astype(object)
 
 
-def _factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Sorted distinct ids and the place of each given one among them."""
+def factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Sorted distinct ids and the place of each given one among them.
+
+    Examples
+    --------
+    >>> distinct, places = factorise(np.array(["tea", "jam", "tea"], object))
+    >>> distinct.tolist(), places.tolist()
+    (['jam', 'tea'], [1, 0, 1])
+    """
     try:
         distinct, places = np.unique(ids, return_inverse=True)
     except TypeError:

@@ -15,6 +15,7 @@ from deql._system.threads import map_ahead
 from deql.data.readers.blocks import COMPRESSED, Block, blocks, uncompressed_suffix
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.delimited import DelimitedParser
+from deql.data.readers.encoding import UTF8
 from deql.data.readers.frames import as_polars, frame_names, frame_rows, scan_parquet
 from deql.data.readers.lightgcn import parse_lightgcn
 from deql.data.readers.ndjson import NdjsonParser, ndjson_names
@@ -58,6 +59,7 @@ def open_table(
     format: str | None,
     header: bool | None,
     max_unpacked: int | None = None,
+    encoding: str = UTF8,
 ) -> TableSource:
     """Find out how a source is laid out.
 
@@ -70,12 +72,14 @@ def open_table(
         What the caller knows of the layout.
     max_unpacked : int, optional
         Bytes that a packed file may unpack to.
+    encoding : str, default "utf-8"
+        Of text, as :func:`~deql.data.readers.encoding.check_encoding` gives it.
     """
     if not isinstance(source, str | os.PathLike):
         return _frame_table(as_polars(source), "the frame", "")
     path = Path(source)
     paths = find_files(path)
-    layouts = [layout_of(one, wanted, format, header) for one in paths]
+    layouts = [layout_of(one, wanted, format, header, encoding) for one in paths]
     first = layouts[0]
     if first.format == "npz":
         raise DataError(f"{path} is a folder with sparse matrices: name the .npz file itself")
@@ -83,15 +87,14 @@ def open_table(
     if first.format == "parquet":
         return _frame_table(scan_parquet(paths, max_unpacked), name, "parquet")
     if first.format == "ndjson":
-        layouts = [Layout("ndjson", ndjson_names(first_block(one))) for one in paths]
+        layouts = [Layout("ndjson", ndjson_names(first_block(one, encoding))) for one in paths]
         first = layouts[0]
     elif any(layout.names != first.names for layout in layouts):
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
     has_header = first.header or first.format not in ("csv", "recbole")
-    return TableSource(
-        name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts, max_unpacked)
-    )
+    rows = partial(_text_rows, paths, layouts, max_unpacked, encoding)
+    return TableSource(name, first.describe(), first.names, has_header, rows)
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
@@ -175,9 +178,9 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def first_block(path: Path) -> Block:
+def first_block(path: Path, encoding: str) -> Block:
     """The start of a file that has any text."""
-    block = next(blocks(path), None)
+    block = next(blocks(path, encoding=encoding), None)
     if block is None:
         raise DataError(f"{path} is empty: it has no rows")
     return block
@@ -187,6 +190,7 @@ def _text_rows(
     paths: list[Path],
     layouts: list[Layout],
     max_unpacked: int | None,
+    encoding: str,
     roles: ColumnRoles,
     text_ids: bool,
     report: ProgressCallback | None,
@@ -195,15 +199,15 @@ def _text_rows(
     total = sum(path.stat().st_size for path in paths)
     done = 0
     for path, layout in zip(paths, layouts, strict=True):
-        quoted = layout.format in ("csv", "recbole") and len(layout.delimiter) == 1
-        parts = _with_progress(blocks(path, layout.header, quoted, max_unpacked), report, done, total)
+        read = blocks(path, layout.header, layout.delimiter, max_unpacked, encoding)
+        parts = _with_progress(read, report, done, total)
         match layout.format:
             case "lightgcn":
                 yield from map_ahead(partial(parse_lightgcn, roles=roles), parts)
             case "netflix":  # a film may go on in the next block
                 yield from map(NetflixParser(roles), parts)
             case "ndjson":
-                yield from map_ahead(NdjsonParser(layouts[0].names, roles, first_block(path)), parts)
+                yield from map_ahead(NdjsonParser(layouts[0].names, roles, first_block(path, encoding)), parts)
             case _:
                 yield from map_ahead(DelimitedParser(layout, roles), parts)
         done += path.stat().st_size
