@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +17,11 @@ from deql._system.checks import check_whole
 from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
-from deql.data.interactions import InteractionsLike, ItemId
+from deql.data.interactions import InteractionsLike, ItemId, canonical, is_frame
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.io import model_file
 from deql.io.model_file import ModelRecord
+from deql.models.estimator import Estimator
 from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
@@ -35,7 +35,7 @@ NOT_SERIALISED = EXECUTION_PARAMETERS | {"W"}
 """Those, and what only Python can hand over: neither is part of a model's description."""
 
 
-class Recommender(ABC):
+class Recommender(Estimator):
     """Base of all models.
 
     A subclass is a dataclass whose fields are its hyper-parameters. It learns in ``_learn``, ranks in
@@ -66,7 +66,6 @@ class Recommender(ABC):
     _frees_before_fit: ClassVar[bool] = True
     # Whether scores are X·W, as the held-out error (mse) assumes.
     _is_linear: ClassVar[bool] = True
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __init_subclass__(cls) -> None:
         cls.__doc__ = with_inherited_sections(cls)
@@ -118,10 +117,6 @@ class Recommender(ABC):
         """What the model is called where it stands beside others."""
         return type(self).__name__
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Hyper-parameters by name, as scikit-learn expects."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
     __repr__ = short_repr
 
     def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,14 +127,6 @@ class Recommender(ABC):
     def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         """Hyper-parameters from what :meth:`_to_config` serialised, in this version or an earlier one."""
         return config
-
-    def set_params(self, **params: Any) -> Self:
-        """Change hyper-parameters; takes effect at the next ``fit``."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}", parameter=name)
-            setattr(self, name, value)
-        return self
 
     def fit(self, data: InteractionsLike, y: None = None) -> Self:
         """Learn from interactions.
@@ -395,6 +382,15 @@ class Recommender(ABC):
         if cold.any():
             columns[cold], scores[cold] = self._popular(k, allowed)
         return columns, scores, cold
+
+    def _with_ids(self, data: InteractionsLike) -> Interactions:
+        if isinstance(data, Interactions) or is_frame(data):
+            return as_interactions(data)
+        matrix = encode_histories(canonical(data), self._item_index, self.items_, strict=False)
+        return Interactions(matrix, np.arange(matrix.shape[0]), self.items_, titles=self.titles_)
+
+    def _encode(self, data: Interactions, where: str) -> csr_array:
+        return encode_histories(data, self._item_index, self.items_, strict=False, where=where)
 
     @cached_property
     def _item_index(self) -> dict[Any, int]:
