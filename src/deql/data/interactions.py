@@ -27,6 +27,7 @@ __all__ = [
     "as_ids",
     "as_interactions",
     "canonical",
+    "id_array",
     "is_frame",
     "masked",
     "shortest_float",
@@ -127,8 +128,8 @@ class Interactions:
     @classmethod
     def from_pairs(cls, users: ArrayLike, items: ArrayLike, weights: ArrayLike | None = None) -> Interactions:
         """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
-        user_ids, rows = _factorise(_id_array(users))
-        item_ids, columns = _factorise(_id_array(items))
+        user_ids, rows = _factorise(id_array(users))
+        item_ids, columns = _factorise(id_array(items))
         values = np.ones(len(rows), np.float32) if weights is None else shortest_float(np.asarray(weights, np.float64))
         if not len(rows) == len(columns) == len(values):
             raise DataError(
@@ -182,6 +183,11 @@ class Interactions:
     def item_index(self) -> dict[Any, int]:
         """Column of each item id."""
         return {item: column for column, item in enumerate(self.items.tolist())}
+
+    @cached_property
+    def user_index(self) -> dict[Any, int]:
+        """Row of each user id."""
+        return {user: row for row, user in enumerate(self.users.tolist())}
 
     def history(self, user: Any) -> list[Any]:
         """Item ids of one user.
@@ -387,7 +393,7 @@ def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
     """Ids as an array of integers or objects, checked to be unique and of the right length."""
     if ids is None:
         return np.arange(length)
-    array = _id_array(ids)
+    array = id_array(ids)
     if array.shape != (length,):
         raise DataError(f"{length:,} {what} need {length:,} ids, got {array.shape[0]:,}")
     if len(set(array.tolist())) != length:
@@ -395,7 +401,8 @@ def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
     return array
 
 
-def _id_array(ids: ArrayLike) -> NDArray[Any]:
+def id_array(ids: ArrayLike) -> NDArray[Any]:
+    """Ids as a flat array of integers or objects."""
     array = np.asarray(ids)
     if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):
         array = np.array(ids, dtype=object)  # else numbers among the text would become text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,13 @@ from deql.errors import ParameterError
 from deql.metrics import ndcg
 from deql.split.new_users import hold_out_items
 
-__all__ = ["Estimator"]
+__all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Estimator"]
+
+EXECUTION_PARAMETERS = frozenset({"progress", "device"})
+"""Parameters that say how a model is computed here, and nothing of the model."""
+
+NOT_SERIALISED = EXECUTION_PARAMETERS | {"W"}
+"""Those, and what only Python can hand over: neither is part of a model's description."""
 
 _K = 20
 
@@ -59,6 +66,15 @@ class Estimator(ABC):
                 raise ParameterError(f"{type(self).__name__} has no parameter {name!r}", parameter=name)
             setattr(self, name, value)
         return self
+
+    def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Serialise the hyper-parameters that describe the model, as plain values; None stands for a default."""
+        return {name: value for name, value in params.items() if name not in NOT_SERIALISED and value is not None}
+
+    @classmethod
+    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """Hyper-parameters from what :meth:`_to_config` serialised, in this version or an earlier one."""
+        return config
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn, from 1.6 on, wants to know before it uses an estimator: rows are users, sparse."""
