@@ -10,6 +10,7 @@ import pytest
 
 import deql
 from deql.errors import DataError, ParameterError, UnknownItemError
+from deql.io.frame_stream import STREAM_ENDINGS
 from deql.models import bulk, reasons
 from tests.models.contract import IDS, N, cases, interactions
 
@@ -269,7 +270,7 @@ class TestFrames:
 
 
 class TestWriteRecommendations:
-    @pytest.mark.parametrize("ending", bulk.LIST_ENDINGS)
+    @pytest.mark.parametrize("ending", STREAM_ENDINGS)
     def test_writes_what_recommend_gives(self, ease, others, tmp_path, ending, monkeypatch):
         monkeypatch.setattr(bulk, "_LIST_ENTRIES", 20)
         monkeypatch.setattr(bulk, "_LEAST_USERS", 7)  # five blocks
@@ -306,7 +307,7 @@ class TestWriteRecommendations:
             return rank(self, *given)
 
         monkeypatch.setattr(deql.EASE, "_rank", fail_at_the_third)
-        for ending in bulk.LIST_ENDINGS:
+        for ending in STREAM_ENDINGS:
             calls.clear()
             path = tmp_path / f"lists{ending}"
             path.write_text("before")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import ItemId, id_array, is_frame
 from deql.errors import ParameterError, UnknownItemError, name_some
-from deql.io.atomic import write_whole
+from deql.io.frame_stream import STREAM_ENDINGS, write_frames
 from deql.models.fitted import FittedModel
 from deql.models.kept_data import pick_users
 from deql.models.reasons import name_reasons
@@ -28,9 +28,8 @@ from deql.ranking import NO_ITEM
 from deql.ranking.histories import Histories, Recommendations, allowed_items, encode_histories, levels_to_the_caller
 from deql.ranking.scored_pairs import ScoredPairs
 
-__all__ = ["LIST_ENDINGS", "BulkVerbs", "Written"]
+__all__ = ["BulkVerbs", "Written"]
 
-LIST_ENDINGS = (".parquet", ".csv", ".ndjson")
 _LIST_ENTRIES = 2**19
 """Entries of lists in memory at once."""
 
@@ -254,8 +253,8 @@ class BulkVerbs(FittedModel):
         ['user', 'rank', 'item', 'score', 'from_popularity']
         """
         place = Path(path)
-        if place.suffix not in LIST_ENDINGS:
-            raise ParameterError(f"{place} must end in one of {', '.join(LIST_ENDINGS)}", parameter="path")
+        if place.suffix not in STREAM_ENDINGS:
+            raise ParameterError(f"{place} must end in one of {', '.join(STREAM_ENDINGS)}", parameter="path")
         check_whole("k", k)
         check_whole("reasons", reasons, least=0)
         asked = self._asked(histories, users, strict)
@@ -269,7 +268,7 @@ class BulkVerbs(FittedModel):
                     counts.update(rows=len(frame), users=len(found.users), cold=int(found.from_popularity.sum()))
                     yield frame
 
-        write_whole(place, lambda beside: _sink(frames, self._schema(asked.users, bool(reasons)), beside, place.suffix))
+        write_frames(place, frames(), self._schema(asked.users, bool(reasons)))
         return Written(counts["rows"], counts["users"], counts["cold"])
 
     def _in_blocks(
@@ -309,18 +308,3 @@ def _nested(items: Any) -> Iterable[Any]:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise ParameterError(f"{hint}; one of them is {row!r}", parameter="items")
     return rows
-
-
-def _sink(frames: Callable[[], Iterator[pl.DataFrame]], schema: Mapping[str, Any], path: Path, ending: str) -> None:
-    """Write frames one after the other: polars asks for the next when it has room for it."""
-    from polars.io.plugins import register_io_source
-
-    def source(*_asked: Any) -> Iterator[pl.DataFrame]:
-        for frame in frames():
-            yield frame.cast({name: schema[name] for name in frame.columns})
-
-    lazy = register_io_source(source, schema=schema)
-    sinks: dict[str, Callable[[Path], object]] = {
-        ".parquet": lazy.sink_parquet, ".csv": lazy.sink_csv, ".ndjson": lazy.sink_ndjson,
-    }  # fmt: skip
-    sinks[ending](path)
