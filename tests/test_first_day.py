@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,14 +92,16 @@ def shell(capsys):
 
 
 def serve(words):
-    port = int(words[words.index("--port") + 1])
+    """Start a server, and wait until it answers: the first time it has to compile."""
+    address = f"http://127.0.0.1:{words[words.index('--port') + 1]}/ready"
     process = subprocess.Popen([sys.executable, "-m", *[one for one in words if one != "&"]], stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", port)) == 0:
+        try:
+            with urllib.request.urlopen(address, timeout=5):
                 return process
-        time.sleep(0.05)
+        except OSError:
+            time.sleep(0.05)
     process.kill()
     raise AssertionError("the server did not start")
 
