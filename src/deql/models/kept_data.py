@@ -38,7 +38,11 @@ def pack_interactions(data: Interactions) -> Arrays:
     arrays |= {"interactions_indptr": matrix.indptr, "interactions_indices": matrix.indices}
     if (matrix.data != 1).any():
         arrays["interactions_weights"] = matrix.data
-    return arrays if data.times is None else arrays | {"interactions_times": data.times}
+    if data.times is None:
+        return arrays
+    if not np.isfinite(data.times).all():
+        raise ModelFileError("a model can be saved with its data only if all their times are finite")
+    return arrays | {"interactions_times": data.times}
 
 
 def kept_arrays(arrays: Arrays) -> Arrays | None:
@@ -71,6 +75,8 @@ def unpack_interactions(
             raise ValueError("its weights are not all finite numbers")
         if times is not None and (times.dtype != np.float64 or times.shape != indices.shape):
             raise ValueError("its times are not one for each interaction")
+        if times is not None and not np.isfinite(times).all():
+            raise ValueError("its times are not all finite numbers")
         matrix = csr_array((weights, indices, indptr), shape=(n_users, len(items)))
         check_compressed(matrix)
         if not np.array_equal(np.bincount(indices, minlength=len(items)), item_counts):
