@@ -47,7 +47,7 @@ def test_the_data_of_the_fit_are_warned_of(model):
 
 def test_what_is_no_table_is_refused(model):
     for target in (None, "test", 3, [["item 1"]]):
-        with pytest.raises(ParameterError, match="expected what is held out"):
+        with pytest.raises(ParameterError, match="or what is held out, such as"):
             deql.evaluate(model, target)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "ItemId",
     "SparseMatrix",
     "Step",
+    "UserId",
     "as_ids",
     "as_interactions",
     "canonical",
@@ -36,6 +37,9 @@ __all__ = [
 
 ItemId: TypeAlias = Hashable
 """What stands for an item: a whole number or text; any other value that can be a key works until a model is saved."""
+
+UserId: TypeAlias = Hashable
+"""What stands for a user, likewise."""
 
 SparseMatrix: TypeAlias = sparray | spmatrix
 """Any of SciPy's sparse formats."""

@@ -121,7 +121,7 @@ def _new_users(models: Sequence[Recommender], data: InteractionsLike) -> HeldOut
     """A table of users with a share of their items held out; a warning if the models were fitted on it."""
     if isinstance(data, Split) or not (isinstance(data, Interactions | np.ndarray) or issparse(data) or is_frame(data)):
         raise ParameterError(
-            f"expected what is held out, such as split.test, or a table of new users, got {type(data).__name__}",
+            f"expected a table of new users, or what is held out, such as split.test, got {type(data).__name__}",
             parameter="target",
         )
     users = models[0]._with_ids(data)
