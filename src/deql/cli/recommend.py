@@ -46,7 +46,7 @@ def recommend(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Recommend items for a history, for users whose data the model kept, or for every user of a table."""
+    """Recommend items for a history, for users by id, or for every user of a table."""
     of_users = histories is not None or bool(user_id) or users is not None or all_users
     if history and of_users:
         raise ParameterError(

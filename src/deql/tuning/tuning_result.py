@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deql._system.frames import make_frame
 from deql._system.tables import Cell, Grid, counted, text_table, value_cell
 from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import describe
@@ -183,6 +184,10 @@ class Tuning:
             "failures": self.failures, "notes": self.notes, "models": self.table.height, "seconds": self.seconds,
             "journal": None if self.journal is None else str(self.journal),
         }  # fmt: skip
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """The leaderboard as a frame; ``kind`` is polars, pandas or pyarrow, polars if not given."""
+        return self.table if kind in (None, "polars") else make_frame(self.table.to_dict(as_series=False), kind)
 
     def __str__(self) -> str:
         grid = leaderboard_grid(self)
