@@ -62,8 +62,11 @@ def test_options_stand_under_what_they_are_about(capsys, monkeypatch):
 
 def test_choices_and_what_must_be_given_are_shown(capsys, monkeypatch):
     shown = page(capsys, monkeypatch, ["tune"], 80)
-    assert shown.startswith("Usage: deql tune DATA --out FILE [OPTIONS]\n")
+    assert shown.startswith("Usage: deql tune DATA [OPTIONS]\n")
     assert "--search walk|grid|optuna" in shown
     assert "[default: walk]" in " ".join(shown.split())
+    split = page(capsys, monkeypatch, ["data", "split"], 80)
+    assert split.startswith("Usage: deql data split FILE --out FILE [OPTIONS]\n")
+    assert "Split file to write. [required]" in split
     assert "--exclude TEXT" in page(capsys, monkeypatch, ["recommend"], 80)
     assert "--port N" in page(capsys, monkeypatch, ["serve"], 80)
