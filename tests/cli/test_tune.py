@@ -14,8 +14,8 @@ import pytest
 
 import deql
 from deql.cli import run
-from deql.datasets.public import read_lightgcn_split
 from deql.models.base import EXECUTION_PARAMETERS
+from deql.split import read_lightgcn_split
 from tests.cli.published import write_published
 from tests.cli.test_cli import answer, refusal
 
