@@ -44,6 +44,7 @@ __all__ = [
     "engines",
     "evaluate",
     "join",
+    "k_fold",
     "load_split",
     "objective",
     "plan",
@@ -52,6 +53,7 @@ __all__ = [
     "set_threads",
     "split_leave_last",
     "split_strong",
+    "split_time",
     "split_weak",
     "tune",
 ]
@@ -84,7 +86,7 @@ if TYPE_CHECKING:
     from deql.impute import LinearImputer
     from deql.linalg.planner import plan
     from deql.models import *  # noqa: F403  one list of models, theirs
-    from deql.split import HeldOut, Split, load_split, split_leave_last, split_strong, split_weak
+    from deql.split import HeldOut, Split, k_fold, load_split, split_leave_last, split_strong, split_time, split_weak
     from deql.tuning import tune
 
 # Imported at first use, so that `import deql` costs nothing.
@@ -95,7 +97,9 @@ __getattr__, __dir__ = lazy_exports(
         "deql.data.read": ("read_interactions",),
         "deql.data.clean": ("clean",),
         "deql.data.join": ("join",),
-        "deql.split": ("HeldOut", "Split", "load_split", "split_leave_last", "split_strong", "split_weak"),
+        "deql.split": (
+            "HeldOut", "Split", "k_fold", "load_split", "split_leave_last", "split_strong", "split_time", "split_weak",
+        ),
         "deql.models": models.__all__,
         "deql.impute": ("LinearImputer",),
         "deql.evaluation": ("Evaluation", "evaluate"),

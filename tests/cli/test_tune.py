@@ -15,8 +15,8 @@ import pytest
 import deql
 from deql.cli import run
 from deql.cli.model_specs import parse_spec
-from deql.datasets.public import read_lightgcn_split
 from deql.models.base import EXECUTION_PARAMETERS
+from deql.split import read_lightgcn_split
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.tuning_data import all_interactions
 from tests.cli.published import write_published

@@ -74,7 +74,7 @@ def test_titles_are_merged():
 
 def test_what_cannot_be_joined():
     numbers, text = Interactions.from_pairs([1], ["tea"]), Interactions.from_pairs(["1"], ["tea"])
-    with pytest.raises(DataError, match="users are whole numbers in one part and text in another: .*ids='text'"):
+    with pytest.raises(DataError, match=r"users are whole numbers in one part and text in another: .*ids=.text."):
         deql.join(numbers, text)
     with pytest.raises(DataError, match="items are whole numbers"):
         deql.join(numbers, Interactions.from_pairs([1], [5]))

@@ -41,7 +41,7 @@ COMMANDS = {
     "a kill.",
 }
 DATA_COMMANDS = {
-    "info": "Read a table and say what is in it: columns, counts, sparsity, how uneven it is.",
+    "info": "Read a table and say what is in it: columns, counts, sparsity, how uneven it is; or the parts of a split.",
     "convert": "Read a table, clean it, and write it in another format.",
     "split": "Read a table, clean it, split it for honest evaluation, and save the split.",
     "prepare": "Prepare one of the paper's data sets as the paper did, and say how its counts compare.",

@@ -65,7 +65,9 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="The model that others are to beat, as typed or as shown.")
     ] = None,
-    protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
+    protocol: Annotated[
+        data_source.RepeatedProtocolName | None, typer.Option(help="How to split a table (strong).")
+    ] = None,
     *,
     output: ComparisonOutputs,
     split_options: RepeatedSplitOptions,

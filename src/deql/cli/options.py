@@ -66,27 +66,29 @@ class TableOptions:
         """Those that are not as they are by default."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
+    def reading(self, find_time: bool = False) -> dict[str, Any]:
+        """What ``read_interactions`` is to be called with."""
+        return {
+            "user": _column(self.user),
+            "item": _column(self.item),
+            "weight": _column(self.weight),
+            "time": _column(self.time) or find_time or None,
+            "items": self.items,
+            "min_weight": self.min_weight,
+            "format": self.format,
+            "header": self.header,
+            "ids": self.ids,
+            "on_missing": self.on_missing,
+            "max_unpacked": self.max_unpacked,
+            "encoding": self.encoding,
+        }
+
     def read(self, path: Path, *, quiet: bool = False, find_time: bool = False) -> Interactions:
         """Read and clean a table; unless quiet, what each step left is shown on standard error.
 
         With ``find_time`` the column of times is found by common names if it was not given.
         """
-        data = read_interactions(
-            path,
-            _column(self.user),
-            _column(self.item),
-            _column(self.weight),
-            _column(self.time) or find_time or None,
-            items=self.items,
-            min_weight=self.min_weight,
-            format=self.format,
-            header=self.header,
-            ids=self.ids,
-            on_missing=self.on_missing,
-            max_unpacked=self.max_unpacked,
-            encoding=self.encoding,
-            progress=progress_wanted() and not quiet,
-        )
+        data = read_interactions(path, **self.reading(find_time), progress=progress_wanted() and not quiet)
         data = clean(
             data,
             binary=self.binary,

@@ -25,7 +25,7 @@ from deql.evaluation.result_tables import comparison_latex, comparison_markdown,
 from deql.evaluation.significance import holm, paired_t, standard_error, wilcoxon
 from deql.metrics import as_names, lower_is_better
 from deql.models.base import Recommender
-from deql.split import Split, make_splits
+from deql.split import TIMED, Split, make_splits
 from deql.split.parts import SplitOrInteractions
 
 __all__ = ["LEVEL", "Comparison", "PairedTest", "compare", "is_tied"]
@@ -314,15 +314,17 @@ def compare(
     splits : int, default 5
         How many splits of the data, with seeds from ``seed`` on.
     metrics : str or sequence of str
-    protocol : {"strong", "weak", "leave-last"}, default "strong"
-        How to split. The last one is the same for every seed, so it is done once.
+    protocol : {"strong", "weak", "leave-last", "time", "k-fold"}, default "strong"
+        How to split. Those by time are the same for every seed, so they are done once; of k-fold there are as many
+        folds as splits, and every user is tested once.
     baseline : str, optional
         Name of the model that the others are to beat.
     seed : int, default 0
     tell : callable, optional
         The log callback: called with a line for every fit.
     **split_options
-        For :func:`~deql.split_strong`, :func:`~deql.split_weak` or :func:`~deql.split_leave_last`.
+        For :func:`~deql.split_strong`, :func:`~deql.split_weak`, :func:`~deql.split_leave_last`,
+        :func:`~deql.split_time` or :func:`~deql.k_fold`.
 
     Returns
     -------
@@ -352,7 +354,7 @@ def compare(
             raise ParameterError(f"a split is given, so {', '.join(split_options)} cannot be chosen")
         protocol, splits, made = data.protocol, 1, iter([data])
     else:
-        splits = 1 if protocol == "leave-last" else splits
+        splits = 1 if protocol in TIMED else splits
         made = make_splits(as_interactions(data), splits, protocol, seed, split_options)
     results, about = [], []
     for number, split in enumerate(made, start=1):

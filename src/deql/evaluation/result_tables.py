@@ -78,8 +78,9 @@ def comparison_legend(comparison: Comparison) -> tuple[str, str]:
     seeds = [split["seed"] for split in comparison.splits]
     evaluated = [split["judged"] for split in comparison.splits]
     users = f"{min(evaluated):,}" if min(evaluated) == max(evaluated) else f"{min(evaluated):,} to {max(evaluated):,}"
+    drawn = f"seed {seeds[0]}" if seeds[0] == seeds[-1] else f"seeds {seeds[0]} to {seeds[-1]}"
     numbers = (
-        f"Mean ± standard deviation over {len(seeds)} splits ({comparison.protocol}, seeds {seeds[0]} to {seeds[-1]}, "
+        f"Mean ± standard deviation over {len(seeds)} splits ({comparison.protocol}, {drawn}, "
         f"{users} users evaluated in each)."
         if several
         else f"Mean ± standard error over {users} users ({comparison.protocol} split"

@@ -117,8 +117,15 @@ class Utf8Stream:
         before = self._decoder.getstate()
         try:
             return self._decoder.decode(raw, final=self._ended).encode()
-        except UnicodeError as error:
+        except (UnicodeDecodeError, UnicodeEncodeError) as error:
             line = self._lines + 1 + self._lines_before(error, raw, before)
+        except UnicodeError:
+            if self._encoding in ("utf-16", "utf-32"):
+                likely = likely_wide_encoding(raw) or f"{self._encoding}-le"
+                raise DataError(
+                    f"{self._path} has no byte order mark: say ", Setting("encoding", likely), " or another"
+                ) from None
+            line = self._lines + 1
         raise DataError(
             f"{self._path}, line {line:,}: this is not {self._encoding}: name the encoding that the file was written "
             "in with ",
@@ -126,12 +133,12 @@ class Utf8Stream:
             "; latin-1 takes every byte for a letter",
         )
 
-    def _lines_before(self, error: UnicodeError, raw: bytes, before: Any) -> int:
+    def _lines_before(self, error: UnicodeDecodeError | UnicodeEncodeError, raw: bytes, before: Any) -> int:
         """Line ends in the part of a chunk that can be decoded."""
         if isinstance(error, UnicodeEncodeError):  # half a surrogate pair, which UTF-8 has no bytes for
             return error.object.count("\n", 0, error.start)
-        if not isinstance(error, UnicodeDecodeError):
-            return 0
         self._decoder.setstate(before)
         good = len(raw) - (len(error.object) - error.start)
-        return self._decoder.decode(raw[: max(good, 0)]).count("\n")
+        with suppress(UnicodeError):
+            return self._decoder.decode(raw[: max(good, 0)]).count("\n")
+        return 0

@@ -22,9 +22,10 @@ from deql.data.readers.ndjson import NdjsonParser, ndjson_names
 from deql.data.readers.netflix import NetflixParser
 from deql.data.readers.parsed_rows import ParsedRows
 from deql.data.readers.sniff import Layout, layout_of
+from deql.data.readers.split_folder import is_published_split, split_files, split_part
 from deql.errors import DataError, name_some
 
-__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table", "would_be_read"]
+__all__ = ["TableSource", "find_files", "first_block", "open_table", "would_be_read"]
 
 _WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
 """Files that hold the interactions in the folders of public data sets, whatever else is there."""
@@ -117,10 +118,11 @@ def find_files(source: Path) -> list[Path]:
             return [source]
         if known := _well_known_files(source):
             return known
-        if is_published_split(source):
+        if parts := split_files(source):
+            kind = "published split" if is_published_split(source) else "split"
             raise DataError(
-                f"{source} holds a published split, train.txt and test.txt: give the folder to deql evaluate, "
-                "or read one of the two"
+                f"{source} holds a {kind}, {' and '.join(parts[name].name for name in parts if name != 'validation')}: "
+                "give the folder to deql evaluate or deql.load_split, or read one of them"
             )
         paths = sorted(
             path
@@ -153,7 +155,9 @@ def would_be_read(folder: Path, path: Path) -> bool:
         return False
     if len(inside.parts) == 1 and any(place.match(name + end) for name, end in product(_WELL_KNOWN, ("", *COMPRESSED))):
         return True
-    return not _well_known_files(folder) and not is_published_split(folder)
+    if split_files(folder):
+        return len(inside.parts) == 1 and split_part(place.name) is not None
+    return not _well_known_files(folder)
 
 
 def _well_known_files(folder: Path) -> list[Path]:
@@ -167,11 +171,6 @@ def _well_known_files(folder: Path) -> list[Path]:
 
 def _is_hidden(inside: Path) -> bool:
     return any(part.startswith((".", "_")) for part in inside.parts)
-
-
-def is_published_split(path: Path) -> bool:
-    """Whether this is a folder with LightGCN's two files."""
-    return (path / "train.txt").is_file() and (path / "test.txt").is_file()
 
 
 def _raise(error: OSError) -> None:

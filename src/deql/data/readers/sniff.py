@@ -14,6 +14,7 @@ from deql.data.readers.blocks import LONGEST_LINE, blocks, uncompressed_suffix
 from deql.data.readers.columns import is_known_name
 from deql.data.readers.encoding import UTF8, likely_wide_encoding
 from deql.data.readers.quotes import ESCAPED, undo_escapes
+from deql.data.readers.split_folder import split_part
 from deql.errors import DataError, ParameterError, Setting
 
 __all__ = ["FORMATS", "STAND_IN", "Layout", "csv_records", "layout_of"]
@@ -135,7 +136,11 @@ def _format_of(lines: list[str], name: str) -> str:
     plain = all(cell.isdigit() for row in rows for cell in row)
     if plain and not any("\t" in line for line in lines):
         # Lists differ in length, unless all are equally long by chance; then the names of LightGCN's files decide.
-        published = name in ("train.txt", "test.txt") and all(len(row) > 1 for row in rows)
+        published = (
+            split_part(name) is not None
+            and uncompressed_suffix(Path(name)) == ".txt"
+            and all(len(row) > 1 for row in rows)
+        )
         if published or len({len(row) for row in rows}) > 1:
             return "lightgcn"
     return "csv"
