@@ -128,3 +128,13 @@ def test_they_are_kept_in_the_journal(split, tmp_path, monkeypatch):
     expected = findings(deql.tune(split, space, journal=path))
     monkeypatch.setattr("deql.tuning.trials.TrialStore._run", None)  # whoever measures anything fails
     assert findings(deql.tune(split, space, journal=path)) == expected
+
+
+def test_they_can_be_left_out(split, tmp_path):
+    space, told = SMALL | {"dropout": [0.3, 0.5], "user_power": 0.8}, []
+    tuning = deql.tune(split, space, baselines=False, tell=told.append, journal=tmp_path / "j")
+    assert (list(tuning.baselines), tuning.baseline_inverses) == (["popularity"], 0)
+    assert not any("compare with" in line for line in told)
+    assert list(deql.tune(split, space, journal=tmp_path / "j").baselines) == ["popularity", "EASE", "EDLAE"]
+    with pytest.raises(deql.DeqlError, match="baselines must be True or False"):
+        deql.tune(split, space, baselines="some")

@@ -152,7 +152,7 @@ def fit(
         if tuning:
             for sentence in summary_sentences(tuning):
                 print_words(sentence)
-            print_words(f"Typed: {tuning.spec}")
+            print_words(f"As it can be typed: {tuning.spec}")
         ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
         ran += [] if residual is None else [f"residual {residual:.0e}"]
         how = f" ({', '.join(ran)})" if ran else ""

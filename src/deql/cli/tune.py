@@ -172,7 +172,7 @@ def tune(
         _show(tuning)
         options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
         options |= {} if set(metrics) <= set(_EVALUATED_BY) else {"metrics": ",".join(metrics)}
-        print_words(f"Typed: {tuning.spec}")
+        print_words(f"As it can be typed: {tuning.spec}")
         on, what = ("the training part", "it") if refit == "train" else ("everything", "a fit on the training part")
         print_words(f"Saved as {out} ({file_size(out)}), fitted on {on}. "
                      f"The test part has not been {'read' if refit == 'train' else 'chosen on'}; "
@@ -255,12 +255,13 @@ def _show(tuning: Tuning) -> None:
     metric = tuning.metric
     # The mark is at the model that is saved: a b that does better by less than a standard error is a tie.
     best = tuning.curve.best(metric) if tuning.best["b"] is None else tuning.best["b"]
+    mark = "best" if best == tuning.curve.best(metric) else "taken"
     curve = [
         (b, value)
         for b, value in zip(tuning.curve.b, tuning.curve.values[metric], strict=True)
         if b == best or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
     ]
     title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
-    console().print(curve_table(title, metric, curve, best))
+    console().print(curve_table(title, metric, curve, best, mark))
     for sentence in summary_sentences(tuning):
         print_words(sentence)

@@ -114,7 +114,7 @@ def _significance_grid(tests: Sequence[PairedTest]) -> Grid:
                 Cell(p_value(test.t)),
                 Cell(p_value(test.t_holm), marked=test.significant),
                 Cell(p_value(test.wilcoxon)),
-                Cell(p_value(test.wilcoxon_holm), marked=test.wilcoxon_holm < 0.05),
+                Cell(p_value(test.wilcoxon_holm), marked=test.wilcoxon_holm < 0.05 and not test.tied),
             ],
         )
         for test in tests

@@ -67,7 +67,7 @@ class Forecast:
         return f"{show_seconds(self.seconds)}: {' and '.join(words)} for {which}{beside}{end}"
 
 
-def forecast(store: TrialStore, search: str, points: int, space: Space) -> Forecast | None:
+def forecast(store: TrialStore, search: str, points: int, space: Space, baselines: bool) -> Forecast | None:
     """What is still to be done and how long that takes on this machine; None if nothing is.
 
     Finding out how fast the machine is takes about a second.
@@ -79,6 +79,8 @@ def forecast(store: TrialStore, search: str, points: int, space: Space) -> Forec
     points : int
         How many the grid has.
     space : Space
+    baselines : bool
+        Whether EASE and EDLAE are measured to compare with.
     """
     seconds = cache(partial(predict_seconds, store.full.data, len(store.rules), store.full.dtype))
     screenings, trials = _expected(store, search, points, seconds)
@@ -89,7 +91,8 @@ def forecast(store: TrialStore, search: str, points: int, space: Space) -> Forec
     end = store.end_inverses - is_only
     spent = trials + end + screenings * store.screening_cost
     # After a baseline the winner's model is no longer there, even if it was the only one.
-    beside = _expected_baselines(store, search, space, spent - end + store.end_inverses, seconds)
+    before = spent - end + store.end_inverses
+    beside = _expected_baselines(store, search, space, before, seconds) if baselines else 0
     return Forecast(
         points=None if search == "optuna" else points, screenings=screenings, inverses=trials, baselines=beside,
         fits=end, inverse_seconds=seconds(), seconds=seconds() * (spent + beside), search=search,

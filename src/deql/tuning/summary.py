@@ -136,6 +136,7 @@ def _over_baselines(tuning: Tuning) -> list[str]:
         how = {"EASE": ("l2",), "EDLAE": ("l2", "dropout")}.get(name, ())
         typed = f" ({', '.join(f'{part}={row[part]:g}' for part in how)})" if how else ""
         gain = f" (the winner: {(value - row[metric]) / row[metric]:+.1%})" if how and row[metric] else ""
+        gain = " (the same)" if f"{value:.4f}" == f"{row[metric]:.4f}" else gain
         words.append(f"{name}{typed} has {row[metric]:.4f}{gain}")
     if not words:
         return []

@@ -66,6 +66,7 @@ def tune(
     progress: bool = False,
     tell: LogCallback | None = None,
     refit: str | InteractionsLike = "train",
+    baselines: bool = True,
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
@@ -110,6 +111,8 @@ def tune(
         What the winner is fitted on in the end, with the parameters that were found. ``"all"`` is everything that a
         split has, test part included: for a model that is to be deployed, which nothing is left to evaluate on. Data
         that are not split are fitted whole in any case.
+    baselines : bool, default True
+        Measure EASE and EDLAE to compare with where the search does not come by them: about 4 inverses.
 
     Returns
     -------
@@ -124,6 +127,8 @@ def tune(
     >>> best.inverses, best.table.height, best.best["l2"]
     (2, 22, 3.0)
     """
+    if not isinstance(baselines, bool):
+        raise ParameterError(f"baselines must be True or False, got {baselines!r}", parameter="baselines")
     if tell is not None and not callable(tell):
         raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if journal is not None and not isinstance(journal, str | os.PathLike):
@@ -136,7 +141,7 @@ def tune(
             raise JournalError(f"{path} has points that are not in the space: delete it to begin again")
         complete = True
         try:
-            if tell is not None and (ahead := forecast(store, kind, len(points), chosen)) is not None:
+            if tell is not None and (ahead := forecast(store, kind, len(points), chosen, baselines)) is not None:
                 tell(str(ahead))
             if kind == "optuna":
                 search_optuna(store, chosen, seed)
@@ -144,7 +149,8 @@ def tune(
                 search_grid(store, points)
             else:
                 search_walk(store, PointGrid(points, store.full.mean_diagonal), patience)
-            measure_baselines(store, chosen)
+            if baselines:
+                measure_baselines(store, chosen)
         except KeyboardInterrupt:
             complete = False
             best = store.best_so_far()
@@ -168,6 +174,7 @@ def forecast_tuning(
     seed: int = 0,
     dtype: str = "float32",
     refit: str | InteractionsLike = "train",
+    baselines: bool = True,
 ) -> Forecast:
     """What :func:`deql.tune` would do with the same arguments, and how long that takes on this machine.
 
@@ -183,7 +190,7 @@ def forecast_tuning(
     """
     prepared = _prepare(data, space, metric, budget, search, 0, prune, seed, dtype, False, refit)
     with Journal(None, prepared.identity) as log:
-        ahead = forecast(prepared.store(log, None), prepared.kind, len(prepared.points), prepared.space)
+        ahead = forecast(prepared.store(log, None), prepared.kind, len(prepared.points), prepared.space, baselines)
     assert ahead is not None  # as nothing is measured yet
     return ahead
 
