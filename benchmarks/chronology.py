@@ -21,9 +21,8 @@ from scipy.sparse import csr_array, diags_array
 
 import deql
 from _measure import show
-from deql.datasets.public import read_lightgcn_split
 from deql.linalg.gram import user_weights, weighted_diagonal
-from deql.split import HeldOut, Split
+from deql.split import HeldOut, Split, read_lightgcn_split
 from deql.tuning.space import Point
 from deql.tuning.trainer import Trainer
 from deql.tuning.tuning_data import TuningData, sample_items

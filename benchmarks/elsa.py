@@ -20,10 +20,9 @@ from typing import Any
 import deql
 from _measure import show
 from chronology import lines_of, without_the_end
-from deql.datasets.public import read_lightgcn_split
 from deql.models.elsa.elsa import ELSA
 from deql.paper.published import reported
-from deql.split import Split
+from deql.split import Split, read_lightgcn_split
 from deql.tuning.tuning_data import hold_out_validation
 
 METRICS = ("recall@20", "ndcg@20")

@@ -193,7 +193,7 @@ def read_split(data: str = "debian") -> Any:
 
     if data == "debian":
         return deql.split_strong(deql.datasets.debian())
-    from deql.datasets.public import read_lightgcn_split
+    from deql.split import read_lightgcn_split
 
     return read_lightgcn_split(Path(os.environ["DEQL_DATA"], data))
 

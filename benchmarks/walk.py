@@ -48,7 +48,7 @@ def load(data: str) -> Any:
             folder / data / "ratings.csv", user="userId", item="movieId", weight="rating", min_weight=4
         )
         return deql.split_strong(deql.Interactions.from_csr(_ones(ratings.matrix)), 0.1, 0.2)
-    from deql.datasets.public import read_lightgcn_split
+    from deql.split import read_lightgcn_split
 
     published = read_lightgcn_split(folder / "gowalla")
     matrix = csr_array(published.train.matrix + published.test.held_out.matrix)

@@ -11,8 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deql import models
+from deql._system.compiling import keep_compiled
 from deql._system.lazy import lazy_exports
 from deql._version import __version__
+
+keep_compiled()
 
 __all__ = [
     "Comparison",
@@ -40,6 +43,8 @@ __all__ = [
     "datasets",
     "engines",
     "evaluate",
+    "join",
+    "k_fold",
     "load_split",
     "objective",
     "plan",
@@ -48,6 +53,7 @@ __all__ = [
     "set_threads",
     "split_leave_last",
     "split_strong",
+    "split_time",
     "split_weak",
     "tune",
 ]
@@ -58,6 +64,7 @@ if TYPE_CHECKING:
     from deql._system.threads import set_threads
     from deql.data.clean import clean
     from deql.data.interactions import Interactions
+    from deql.data.join import join
     from deql.data.read import read_interactions
     from deql.errors import (
         DataError,
@@ -79,7 +86,7 @@ if TYPE_CHECKING:
     from deql.impute import LinearImputer
     from deql.linalg.planner import plan
     from deql.models import *  # noqa: F403  one list of models, theirs
-    from deql.split import HeldOut, Split, load_split, split_leave_last, split_strong, split_weak
+    from deql.split import HeldOut, Split, k_fold, load_split, split_leave_last, split_strong, split_time, split_weak
     from deql.tuning import tune
 
 # Imported at first use, so that `import deql` costs nothing.
@@ -89,7 +96,10 @@ __getattr__, __dir__ = lazy_exports(
         "deql.data.interactions": ("Interactions",),
         "deql.data.read": ("read_interactions",),
         "deql.data.clean": ("clean",),
-        "deql.split": ("HeldOut", "Split", "load_split", "split_leave_last", "split_strong", "split_weak"),
+        "deql.data.join": ("join",),
+        "deql.split": (
+            "HeldOut", "Split", "k_fold", "load_split", "split_leave_last", "split_strong", "split_time", "split_weak",
+        ),
         "deql.models": models.__all__,
         "deql.impute": ("LinearImputer",),
         "deql.evaluation": ("Evaluation", "evaluate"),

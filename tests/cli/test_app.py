@@ -10,6 +10,7 @@ from importlib import import_module
 import pytest
 
 import deql
+from deql.cli import run
 from deql.cli.app import COMMANDS, DATA_COMMANDS
 from tests.cli.test_cli import refusal
 
@@ -30,6 +31,29 @@ def test_python_m_deql_is_the_command():
     done = subprocess.run([sys.executable, "-m", "deql", "frobnicate"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("deql: error: No such command 'frobnicate'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["fit"], "Missing argument 'DATA'. (deql fit --help shows how)"),
+        (["data", "info"], "Missing argument 'FILE'. (deql data info --help shows how)"),
+        (["data", "inof"], "Did you mean 'info'? (deql data --help shows how)"),
+        (["fit", "a.csv", "--pop-power", "1"], "--user-power) (deql fit --help shows how)"),
+        (["nothing"], "No such command 'nothing'. (deql --help shows how)"),
+    ],
+)
+def test_a_slip_names_the_help_that_shows_how(capsys, arguments, said):
+    assert said in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_a_group_without_a_command_shows_its_commands(capsys, arguments):
+    assert run(arguments) == 0
+    alone = capsys.readouterr().out
+    assert run([*arguments, "--help"]) == 0
+    assert alone == capsys.readouterr().out
+    assert "\nCommands\n" in alone
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["data", "--help"], ["frobnicate"]])
@@ -62,6 +86,10 @@ def test_the_list_of_commands_imports_none_of_them(arguments):
         (["fit", "FILE", "-o", "OUT", "--threads", "0"], "error: --threads: the number of threads must be"),
         (["evaluate", "FILE", "ease:l2=-1"], "error: ease:l2=-1: l2 must be a number from 0 up"),
         (["evaluate", "FILE", "ease", "--metrics", "ndgc@20"], "error: --metrics: unknown metric 'ndgc@20'"),
+        (["evaluate", "FILE", "ease", "--metric", "ndgc@20"], "error: --metric: unknown metric 'ndgc@20'"),
+        (["compare", "FILE", "ease", "--metric", " , "], "error: --metric: name at least one metric, such as ndcg@20"),
+        (["tune", "FILE", "-o", "OUT", "--metrics", "ndcg@20,x"], "error: --metrics: unknown metric 'x': say"),
+        (["tune", "FILE", "-o", "OUT", "--metrics=gini@20"], "error: --metrics: gini@20 does not say how good"),
     ],
 )
 def test_errors_name_the_options_that_were_typed(capsys, tmp_path, arguments, said):

@@ -11,9 +11,9 @@ import pytest
 
 import deql
 from deql.datasets import public
-from deql.datasets.public import PRESETS, Shape, compare_with_paper, locate, prepare, read_lightgcn_split
+from deql.datasets.public import PRESETS, Shape, compare_with_paper, locate, prepare
 from deql.errors import DataError, ParameterError
-from deql.split import load_split
+from deql.split import load_split, read_lightgcn_split
 from tests.split.common import cells, fingerprint
 
 DATA = Path(os.environ.get("DEQL_DATA", "no data"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import deql
 from deql.cli.app import run
 from deql.data.write import write_table
 from deql.errors import DeqlError
+from deql.io.frame_stream import STREAM_ENDINGS
 from deql.io.journal import Journal, read_records
 from deql.linalg.engines.disk import invert_on_disk, working_memory
 from deql.linalg.engines.engine import Problem
@@ -37,9 +40,10 @@ def operations() -> dict[str, Operation]:
     found = [_save_model(name, False) for name in kinds]
     found += [_save_model(name, True) for name in ("ease", "deql64")]
     found += [_load_model(name) for name in kinds]
-    found += [_save_split(), _load_split()]
+    found += [_save_split(), _load_split(), _load_folder()]
     found += [_write_data(ending) for ending in (".csv", ".tsv", ".parquet", ".ndjson", ".inter", ".npz")]
     found += [_read_data(ending) for ending in (".csv", ".tsv", ".parquet", ".ndjson", ".inter", ".npz")]
+    found += [_read_encoded(".csv"), _read_encoded(".csv.gz")]
     found += [_journal(), _tune(), _disk_fit(), *_commands(), _reload()]
     return {one.name: one for one in found}
 
@@ -113,6 +117,26 @@ def _load_split() -> Operation:
     )
 
 
+def _load_folder() -> Operation:
+    """Tables of one's own split."""
+    own = deql.split_weak(interactions(), held_out=0.4, seed=2)
+
+    def prepare(folder: Path) -> None:
+        write_table(own.train, folder / "train.csv")
+        write_table(own.test.held_out, folder / "test.parquet")
+
+    def holds(_: Path, split: deql.Split) -> None:
+        assert split.sizes() == deql.Split(own.train, None, own.test.held_out).sizes()
+
+    return Operation(
+        "load split folder",
+        prepare=prepare,
+        act=lambda folder: deql.load_split(folder, user="user", item="item"),
+        holds=holds,
+        kinds=READING,
+    )
+
+
 # Data
 
 
@@ -140,6 +164,22 @@ def _read_data(ending: str) -> Operation:
         prepare=lambda folder: write_table(interactions(), folder / f"a{ending}"),
         act=lambda folder: _read(folder / f"a{ending}"),
         holds=lambda _, data: _same_data(data),
+        kinds=READING,
+    )
+
+
+def _read_encoded(ending: str) -> Operation:
+    """A table that is decoded on the way, with marks that are escaped."""
+    text = "".join(f'"{user}";"{item} \\"é\\""\n' for user in "abc" for item in "xy").encode("utf-16")
+
+    def holds(_: Path, data: deql.Interactions) -> None:
+        assert data.items.tolist() == ['x "é"', 'y "é"']
+
+    return Operation(
+        f"read {ending} in utf-16",
+        prepare=lambda folder: (folder / f"a{ending}").write_bytes(gzip.compress(text) if "gz" in ending else text),
+        act=lambda folder: deql.read_interactions(folder / f"a{ending}", 1, 2, header=False, encoding="utf-16"),
+        holds=holds,
         kinds=READING,
     )
 
@@ -350,16 +390,7 @@ def _commands() -> list[Operation]:
             is_page,
             ("write", "short write", "sync", "rename"),  # drawing takes a second, and opens what matplotlib wants
         ),
-        Operation(
-            "deql recommend",
-            lambda folder: (
-                with_old("lists.csv")(folder),
-                shutil.copy(RELEASED / "ease.deql", folder / "shop.deql"),
-            ),
-            _command("recommend", "shop.deql", "--histories", "data.csv", "-o", "lists.csv"),
-            lambda folder, _: assert_true((folder / "lists.csv").read_text().startswith("user")),
-            IO,
-        ),
+        *(_recommend(with_old, ending) for ending in STREAM_ENDINGS),
         Operation(
             "deql tune",
             with_split,
@@ -407,3 +438,16 @@ def _reload() -> Operation:
 
 if sys.platform != "linux":
     raise ImportError("faults are injected on Linux only")
+
+
+def _recommend(with_old: Callable[[str], Callable[[Path], object]], ending: str) -> Operation:
+    """Lists written as they are made."""
+    name = f"lists{ending}"
+    read = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".ndjson": pl.read_ndjson}[ending]
+    return Operation(
+        f"deql recommend {ending}",
+        lambda folder: (with_old(name)(folder), shutil.copy(RELEASED / "ease.deql", folder / "shop.deql")),
+        _command("recommend", "shop.deql", "--histories", "data.csv", "-o", name),
+        lambda folder, _: assert_true(read(folder / name).columns[0] == "user"),
+        IO,
+    )

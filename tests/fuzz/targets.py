@@ -132,7 +132,7 @@ def _use_split(path: Path, random: Random) -> None:
     split.save(path.with_suffix(".again"))
     if deql.load_split(path.with_suffix(".again")).sizes() != split.sizes():
         raise WrongError("saved and loaded again it is another split")
-    deql.evaluate(deql.Popularity().fit(split.train), split)
+    deql.evaluate(deql.Popularity().fit(split.train), split.test)
 
 
 @cache
@@ -158,6 +158,17 @@ def _use_table(path: Path, random: Random) -> None:
         options["ids"] = "text"
     if random.random() < 0.1:
         options["items"] = path
+    if random.random() < 0.3:
+        options["on_missing"] = "skip"
+    if random.random() < 0.3:
+        options["encoding"] = random.choice(
+            ("latin-1", "utf-16", "utf-8-sig", "gb18030", "shift_jis", "utf-7", "ascii")
+        )
+    if random.random() < 0.1:
+        data = deql.read_interactions(path, **options)
+        check_interactions(deql.join(data, data), None)
+        check_interactions(deql.Split(data, None, (data, data.keep(data.matrix.indices > 0))).test.held_out, None)
+        return
     check_interactions(deql.read_interactions(path, **options), path.with_name("again.parquet"))
 
 

@@ -40,6 +40,8 @@ def main() -> None:
     titled = deql.Interactions(data.matrix, data.users, np.arange(10, 16), titles=np.array([*"abcdeé"], object))
     deql.EASE(l2=1.0).fit(data).save(CORPUS / "model/rows.deql", quantized_rows=True)
     deql.EASE(l2=1.0).fit(titled).save(CORPUS / "model/titles.deql")
+    kept = deql.Interactions(data.matrix * 2.5, data.users, data.items, np.arange(data.n_interactions, dtype=float))
+    deql.EASE(l2=1.0).fit(kept, keep_data=True).save(CORPUS / "model/kept.deql")
     times = deql.Interactions(data.matrix, data.users, data.items, np.arange(data.n_interactions, dtype=float))
     deql.split_leave_last(times).save(CORPUS / "split/times.split")
     deql.split_strong(titled, test_users=0.3, validation_users=0.2).save(CORPUS / "split/titles.split")
@@ -51,6 +53,12 @@ def main() -> None:
     text = (CORPUS / "table/numbers.csv").read_bytes()
     (CORPUS / "table/packed.csv.gz").write_bytes(gzip.compress(text, mtime=0))
     (CORPUS / "table/quoted.csv").write_bytes('user,item\nann,"tea, gr""een"\nbob,"jam\n"\ncid,é\n'.encode())
+    (CORPUS / "table/escaped.csv").write_bytes(
+        '"User-ID";"ISBN";"Book-Rating"\r\n"1";"0\\"3\\"X";"5"\r\n"2";"C:\\n\\\\";"0"\r\n"";"Kü\\"";"3"\r\n'.encode(
+            "latin-1"
+        )
+    )
+    (CORPUS / "table/wide.csv").write_bytes("user,item\nann,thé\nbob,お茶\nNA,jam\n".encode("utf-16"))
     (CORPUS / "table/bare.csv").write_bytes(b"1::2::5::978300760\n1::3::4::978300761\n2::3::1::978300762\n")
     (CORPUS / "table/lists.txt").write_bytes(b"0 1 2 3\n1 2\n2 0 3\n")
     (CORPUS / "table/films.txt").write_bytes(

@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 import deql
 from deql.errors import InaccurateInverseError, NotFittedError, NotPositiveDefiniteError, ParameterError
+from deql.evaluation.model_groups import describe
 from deql.objective import brute_force, expected_loss
 from tests.random_data import ratings
 
@@ -293,13 +294,18 @@ def test_few_items_are_inverted_in_memory(kind, asymmetric_ratings):
     assert kind(l2=3.0, user_power=0.2).fit(asymmetric_ratings).engine_ == "memory"
 
 
-def test_the_repr_shows_what_differs_from_the_defaults():
-    assert repr(deql.DEQL()) == "DEQL()"
+def test_the_repr_starts_with_the_models_own_parameters():
+    assert repr(deql.DEQL()) == "DEQL(l2=60.0, dropout=0.3, b=0.5)"
+    assert repr(deql.DEQL(user_power=0.5)) == "DEQL(l2=60.0, dropout=0.3, b=0.5, user_power=0.5)"
+    assert repr(deql.DEQL(zero_diagonal=True)) == "DEQL(l2=60.0, dropout=0.3, b=0.5, zero_diagonal=True)"
+    slim = deql.SLIM(2.0, 3.0, popularity_power=0.1, user_power=0.3)
+    assert repr(slim) == "SLIM(l1=2.0, l2=3.0, user_power=0.3, popularity_power=0.1)"
+    assert describe(slim) == "SLIM l1=2 l2=3 user_power=0.3 popularity_power=0.1"
     assert repr(deql.EASE(np.array([1.0, 2.0]))) == "EASE(l2=array([1., 2.]))"  # refused by fit, and to be read there
-    assert repr(deql.DEQL(80.0, user_power=0.5, b=2.0)) == "DEQL(l2=80.0, b=2.0, user_power=0.5)"
+    assert repr(deql.DEQL(80.0, user_power=0.5, b=2.0)) == "DEQL(l2=80.0, dropout=0.3, b=2.0, user_power=0.5)"
     own = deql.CustomLinear(np.eye(3), popularity_power=0.1)
     assert repr(own) == "CustomLinear(W=<3 × 3 ndarray>, popularity_power=0.1)"
-    assert repr(deql.EASE(engine=deql.engines.Disk("4GiB"))) == "EASE(engine=Disk(memory='4GiB'))"
+    assert repr(deql.EASE(engine=deql.engines.Disk("4GiB"))) == "EASE(l2=250.0, engine=Disk(memory='4GiB'))"
 
 
 @pytest.mark.parametrize(

@@ -7,30 +7,53 @@ import inspect
 import re
 from typing import Any
 
-__all__ = ["short_repr", "with_inherited_sections"]
+__all__ = ["own_first", "short_repr", "with_inherited_sections"]
 
 _SECTIONS = ("Parameters", "Attributes")
 
 
+def own_first(kind: Any) -> list[dataclasses.Field[Any]]:
+    """The fields of a dataclass: what makes it what it is, then its other options, then those it shares with others.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass
+    ... class Base:
+    ...     dtype: str = dataclasses.field(default="float32", kw_only=True)
+    >>> @dataclasses.dataclass
+    ... class Model(Base):
+    ...     tolerance: float = dataclasses.field(default=1e-8, kw_only=True)
+    ...     l2: float = 60.0
+    >>> [field.name for field in own_first(Model)]
+    ['l2', 'tolerance', 'dtype']
+    """
+    own = inspect.get_annotations(kind if isinstance(kind, type) else type(kind))
+    return sorted(dataclasses.fields(kind), key=lambda field: (bool(field.kw_only), field.name not in own))
+
+
 def short_repr(thing: Any) -> str:
-    """A dataclass by what differs from its defaults, as scikit-learn shows estimators.
+    """A dataclass by its own numbers, and by whatever else differs from its defaults.
 
     Examples
     --------
     >>> @dataclasses.dataclass(repr=False)
     ... class Model:
+    ...     user_power: float = dataclasses.field(default=0.0, kw_only=True)
     ...     l2: float = 60.0
-    ...     b: float = 0.5
+    ...     zero_diagonal: bool = False
     ...     __repr__ = short_repr
-    >>> Model(), Model(b=2.0)
-    (Model(), Model(b=2.0))
+    >>> Model(), Model(user_power=0.5), Model(zero_diagonal=True)
+    (Model(l2=60.0), Model(l2=60.0, user_power=0.5), Model(l2=60.0, zero_diagonal=True))
     """
     if not dataclasses.is_dataclass(thing):
         return f"{type(thing).__name__}()"
-    shown = sorted((field for field in dataclasses.fields(thing) if field.repr), key=lambda field: bool(field.kw_only))
-    values = [(field, getattr(thing, field.name)) for field in shown]
-    changed = [f"{field.name}={value!r}" for field, value in values if repr(value) != repr(field.default)]
-    return f"{type(thing).__name__}({', '.join(changed)})"
+    values = [(field, getattr(thing, field.name)) for field in own_first(thing) if field.repr]
+    shown = [
+        f"{field.name}={value!r}"
+        for field, value in values
+        if repr(value) != repr(field.default) or (not field.kw_only and type(value) in (int, float))
+    ]
+    return f"{type(thing).__name__}({', '.join(shown)})"
 
 
 def with_inherited_sections(kind: type) -> str | None:

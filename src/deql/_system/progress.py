@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from deql._system.compiling import announce_compiling
 
 __all__ = ["ProgressCallback", "Stage", "stages"]
 
@@ -29,6 +32,7 @@ def stages(show: bool) -> Iterator[Stage]:
     if not show:
         yield lambda _label: None
         return
+    announce_compiling(lambda text: print(f"deql: {text}", file=sys.stderr))
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -16,11 +16,12 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from deql import __version__
+from deql._system.compiling import announce_compiling
 from deql._system.limits import adapt_to_limits, limits_set
+from deql.cli.help_page import CommandWithPage, GroupWithPage
 from deql.cli.output import option_name, say
 from deql.errors import DeqlError, ParameterError, Setting, reason
 
@@ -32,7 +33,7 @@ COMMANDS = {
     "evaluate": "Fit models on a split's training part, or load them, and evaluate them on the users held out.",
     "tune": "Find the best hyper-parameters on validation users, and save the model that has them.",
     "compare": "Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction.",
-    "recommend": "Recommend items for a history, or for every user of a table.",
+    "recommend": "Recommend items for a history, for users by id, or for every user of a table.",
     "similar": "Items that having ITEM speaks for most.",
     "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
     "serve": "Serve models over HTTP, with a page to look at them. Ctrl-C ends it, SIGHUP reads the files again.",
@@ -40,7 +41,7 @@ COMMANDS = {
     "a kill.",
 }
 DATA_COMMANDS = {
-    "info": "Read a table and say what is in it: columns, counts, sparsity, how uneven it is.",
+    "info": "Read a table and say what is in it: columns, counts, sparsity, how uneven it is; or the parts of a split.",
     "convert": "Read a table, clean it, and write it in another format.",
     "split": "Read a table, clean it, split it for honest evaluation, and save the split.",
     "prepare": "Prepare one of the paper's data sets as the paper did, and say how its counts compare.",
@@ -61,18 +62,20 @@ def _lazy_group(package: str, commands: Mapping[str, str], **options: Any) -> ty
         Of ``typer.Typer``.
     """
 
-    class LazyGroup(TyperGroup):
+    class LazyGroup(GroupWithPage):
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             name, command, rest = super().resolve_command(ctx, args)
             if name is not None and name in commands:
                 adapt_to_limits()
-                alone = typer.Typer(add_completion=False)
-                alone.command(name)(getattr(import_module(f"{package}.{name}"), name))
+                alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+                alone.command(name, cls=CommandWithPage)(getattr(import_module(f"{package}.{name}"), name))
                 _listen_for_the_end()
+                if _is_program:
+                    announce_compiling(say)
                 command = get_command(alone)
             return name, command, rest
 
-    group = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=False, **options)
+    group = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=False, rich_markup_mode=None, **options)
     for name, text in commands.items():
         group.command(name, help=text)(_placeholder)
     return group
@@ -88,9 +91,8 @@ app = _lazy_group(
     name="deql",
     help="Closed-form recommenders: exact, fast, memory-lean and explainable. Start with: deql demo",
 )
-app.add_typer(
-    _lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them."), name="data"
-)
+data = _lazy_group("deql.cli.data", DATA_COMMANDS, help="Look at tables, convert, clean and split them.")
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)
@@ -102,6 +104,11 @@ def start(
     if version:
         print(f"deql {__version__}")
         raise typer.Exit
+    _help_without_command(context)
+
+
+@data.callback(invoke_without_command=True)
+def _help_without_command(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -148,7 +155,8 @@ def run(arguments: Sequence[str]) -> int:
         # Usage errors of the option parser, whichever of its classes they are.
         if not hasattr(error, "format_message"):
             raise
-        say(f"error: {error.format_message()} (deql --help shows how)")
+        context = getattr(error, "ctx", None)
+        say(f"error: {error.format_message()} ({context.command_path if context else 'deql'} --help shows how)")
         return 2
 
 
@@ -239,6 +247,8 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
     if not isinstance(error, ParameterError) or error.parameter is None:
         return message
     typed = option_name(error.parameter)
+    if error.parameter in ("metric", "metrics"):  # both are one option
+        typed = "--metrics" if _typed(arguments, "--metrics") else "--metric"
     # --k is -k, too, and --arithmetic was called --precision.
     spellings = (typed, f"-{error.parameter}", "--precision" if error.parameter == "arithmetic" else typed)
     if typed in message or not any(argument.partition("=")[0] in spellings for argument in arguments):

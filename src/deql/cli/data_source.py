@@ -1,4 +1,4 @@
-"""What models are tuned, evaluated and compared on: a split file, a published split, or a table to split."""
+"""What models are tuned, evaluated and compared on: a split file, a folder that holds a split, or a table to split."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
 from deql.cli.options import Seed, TableOptions
 from deql.cli.output import option_name
 from deql.data import Interactions
-from deql.data.readers.files import is_published_split
-from deql.datasets.public import read_lightgcn_split
+from deql.data.readers.split_folder import is_published_split, split_files
 from deql.errors import DataError, ParameterError
 from deql.metrics import parse_metrics
-from deql.split import PROTOCOLS, Split, load_split, make_splits
+from deql.split import PROTOCOLS, TIMED, Split, k_fold, load_split, make_splits
 
 __all__ = [
-    "Data", "Metrics", "Models", "ProtocolName", "Report", "SplitOptions", "as_split", "metric_list", "open_source",
-    "typed_options",
+    "Data", "Metrics", "Models", "ProtocolName", "RepeatedProtocolName", "Report", "SplitOptions", "as_split",
+    "metric_list", "open_source", "typed_options",
 ]  # fmt: skip
 
 
-ProtocolName = Literal["strong", "weak", "leave-last"]
+ProtocolName = Literal["strong", "weak", "leave-last", "time"]
+RepeatedProtocolName = Literal["strong", "weak", "leave-last", "time", "k-fold"]
 Data = Annotated[
     Path,
-    typer.Argument(help="Split file, folder with train.txt and test.txt, or table to be split.", metavar="DATA"),
-]  # fmt: skip
+    typer.Argument(help="Split file, folder with tables train and test, or table to be split.", metavar="DATA"),
+]
 Models = Annotated[
     list[str],
-    typer.Argument(help="Such as ease:l2=80, deql:l2=60,dropout=0.3,b=0.5 or popularity.", metavar="MODEL..."),
+    typer.Argument(help="Such as ease:l2=80, popularity, shop.deql, or by name: mine=shop.deql.", metavar="MODEL..."),
 ]
-Metrics = Annotated[str, typer.Option(help="Metrics, with commas between.")]
+Metrics = Annotated[str, typer.Option("--metric", "--metrics", help="Metrics, with commas between.")]
 Report = Annotated[Path | None, typer.Option(help="HTML page to write, complete in one file.", metavar="FILE.html")]
 
 
@@ -46,55 +46,68 @@ def metric_list(text: str) -> list[str]:
     >>> metric_list("recall@20, ndcg@20")
     ['recall@20', 'ndcg@20']
     """
-    metrics = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
-    if not metrics:
-        raise ParameterError("--metrics needs at least one, such as ndcg@20")
-    return list(parse_metrics(metrics))
+    return list(parse_metrics(filter(None, (part.strip() for part in text.split(",")))))
 
 
 @dataclass(frozen=True)
 class SplitOptions:
     """How a table is split, as asked for on the command line."""
 
+    section: ClassVar[str] = "Splitting a table"
+
     held_out: Annotated[float | None, typer.Option(help="Share of an evaluated user's items to find (0.2).")] = None
     test_users: Annotated[float | None, typer.Option(help="Share of users to test on (strong, 0.1).")] = None
     validation_users: Annotated[float | None, typer.Option(help="Share of users to validate on (strong, 0.1).")] = None
-    test: Annotated[int | None, typer.Option(help="How many of each user's last are the test (leave-last, 1).")] = None
-    validation: Annotated[
-        float | None, typer.Option(help="weak: share of what the test leaves (0.1); leave-last: how many (1); 0: none.")
+    test: Annotated[
+        float | None,
+        typer.Option(help="leave-last: how many of each user's last (1); time: share of the latest (0.2)."),
     ] = None
+    validation: Annotated[
+        float | None,
+        typer.Option(help="weak, time: share of what the test leaves (0.1); leave-last: how many (1); 0: none."),
+    ] = None
+    after: Annotated[str | None, typer.Option(help="When the test begins, a date or a time (time).")] = None
     seed: Seed = None
 
-    def chosen(self, protocol: ProtocolName | None) -> dict[str, Any]:
+    def chosen(self, protocol: RepeatedProtocolName | None) -> dict[str, Any]:
         """Those that were typed, if they belong to the protocol; leave-last counts with whole numbers."""
         protocol = protocol or "strong"
-        known = set(signature(PROTOCOLS[protocol]).parameters)
+        known = set(signature(k_fold if protocol == "k-fold" else PROTOCOLS[protocol]).parameters)
         if "seed" in known:  # what is drawn can be drawn again
             known.add("splits")
         typed = {name: value for name, value in vars(self).items() if value is not None}
         for name in typed:
             if name not in known:
                 raise ParameterError(f"{option_name(name)} does not belong to the protocol {protocol}")
-        if protocol == "leave-last" and float(typed.get("validation", 0.5)).is_integer():
-            typed["validation"] = int(typed["validation"])
+        if protocol == "leave-last":
+            typed |= {name: int(value) for name, value in typed.items() if float(value).is_integer()}
         return typed
 
 
+_FOR_SPLIT_FOLDERS = {
+    "user", "item", "weight", "time", "items", "min_weight", "format", "header", "ids", "on_missing", "max_unpacked",
+    "encoding",
+}  # fmt: skip
+_FOR_PUBLISHED = {"ids", "on_missing", "max_unpacked", "encoding"}
+
+
 def open_source(
-    path: Path, table: TableOptions, protocol: ProtocolName | None, chosen: dict[str, Any], quiet: bool
+    path: Path, table: TableOptions, protocol: RepeatedProtocolName | None, chosen: dict[str, Any], quiet: bool
 ) -> Split | Interactions:
     """Read a split, or a table that is still to be split.
 
-    Options for reading and splitting belong to tables only; with a split they are an error rather than
-    without effect.
+    Options for cleaning and splitting belong to tables only, and those for reading to tables and folders with
+    tables; with other splits they are an error rather than without effect.
     """
-    published = is_published_split(path)
-    if not published and not _is_container(path):
-        return table.read(path, quiet=quiet, find_time=protocol == "leave-last")
-    typed = [*chosen, *(["protocol"] if protocol else []), *table.typed()]
+    folder = bool(split_files(path))
+    if not folder and not _is_container(path):
+        return table.read(path, quiet=quiet, find_time=protocol in TIMED)
+    fitting = set() if not folder else _FOR_PUBLISHED if is_published_split(path) else _FOR_SPLIT_FOLDERS
+    typed = [*chosen, *(["protocol"] if protocol else []), *(name for name in table.typed() if name not in fitting)]
     if typed:
         raise ParameterError(f"{path} is split already, so {', '.join(map(option_name, typed))} cannot be chosen")
-    return read_lightgcn_split(path) if published else load_split(path)
+    reading = {name: value for name, value in table.reading().items() if name in table.typed()}
+    return load_split(path, **reading)
 
 
 def as_split(found: Split | Interactions, protocol: ProtocolName | None, chosen: Mapping[str, Any]) -> Split:

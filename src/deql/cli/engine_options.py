@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -27,6 +27,8 @@ EngineName = Literal["auto", "memory", "disk", "torch"]
 @dataclass(frozen=True)
 class EngineOptions:
     """Where the inverse is computed, as asked for on the command line."""
+
+    section: ClassVar[str] = "Where it is computed"
 
     engine: Annotated[EngineName | None, typer.Option(help="Where the inverse is computed; auto: where it fits.")] = (
         None

@@ -26,7 +26,7 @@ from deql.models.linear import LinearAutoencoder
 from deql.split import Split
 from deql.tuning import Space
 from deql.tuning.space import NAMED, with_axes
-from deql.tuning.tuning_result import summary_sentences
+from deql.tuning.summary import summary_sentences
 
 __all__ = ["fit"]
 
@@ -34,7 +34,10 @@ __all__ = ["fit"]
 @with_options
 def fit(
     data: Annotated[
-        Path, typer.Argument(help="Table with a row for each interaction, or a split, whose training part counts.")
+        Path,
+        typer.Argument(
+            help="Table with a row for each interaction, or a split, whose training part counts.", metavar="DATA"
+        ),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write.")] = None,
     model: Annotated[
@@ -59,6 +62,9 @@ def fit(
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
+    keep_data: Annotated[
+        bool, typer.Option("--keep-data", help="Keep the data in the model file, to recommend by user id.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
     ] = False,
@@ -107,6 +113,8 @@ def fit(
         estimator = tuning.model
     seconds = time.perf_counter() - begin
     estimator.progress = False
+    if keep_data:
+        estimator._kept = interactions
     with kept_until_saved(tiles):
         estimator.save(out)
     kind = type(estimator).__name__
@@ -128,12 +136,23 @@ def fit(
             "file": str(out),
             "bytes": out.stat().st_size,
         }
-        names = ("best", "sentence", "notes", "inverses", "seconds", "complete")
+        names = (
+            "best",
+            "spec",
+            "sentence",
+            "notes",
+            "baselines",
+            "inverses",
+            "baseline_inverses",
+            "seconds",
+            "complete",
+        )
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
             for sentence in summary_sentences(tuning):
                 print_words(sentence)
+            print_words(f"As it can be typed: {tuning.spec}")
         ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
         ran += [] if residual is None else [f"residual {residual:.0e}"]
         how = f" ({', '.join(ran)})" if ran else ""

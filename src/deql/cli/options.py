@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 import typer
 
@@ -18,7 +19,8 @@ from deql.data.read import read_interactions
 from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "HowMany", "MaxUnpacked", "ModelFile", "Seed", "TableFile", "TableOptions", "show_steps", "with_options",
+    "AsJson", "Encoding", "HowMany", "MaxUnpacked", "ModelFile", "OnMissing", "Seed", "TableFile", "TableOptions",
+    "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -28,12 +30,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
 MaxUnpacked = Annotated[
     str | None, typer.Option(help="What a packed file may unpack to (1GiB or 100 times its size).", metavar="20GiB")
 ]
+Encoding = Annotated[str, typer.Option(help="What text files are written in, such as latin-1.")]
+OnMissing = Annotated[
+    Literal["error", "skip"], typer.Option(help="Rows without a user or item: an error, or skipped and counted.")
+]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Reading and cleaning, as asked for on the command line."""
+
+    section: ClassVar[str] = "Reading and cleaning a table"
 
     user: Annotated[str | None, typer.Option(help="Column of users, by name or number; else guessed.")] = None
     item: Annotated[str | None, typer.Option(help="Column of items, by name or number; else guessed.")] = None
@@ -43,7 +51,9 @@ class TableOptions:
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns; else seen.")
     ] = None
+    encoding: Encoding = "utf-8"
     ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
+    on_missing: OnMissing = "error"
     items: Annotated[Path | None, typer.Option(help="Table with the items' titles.")] = None
     max_unpacked: MaxUnpacked = None
     min_weight: Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")] = None
@@ -56,25 +66,29 @@ class TableOptions:
         """Those that are not as they are by default."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
+    def reading(self, find_time: bool = False) -> dict[str, Any]:
+        """What ``read_interactions`` is to be called with."""
+        return {
+            "user": _column(self.user),
+            "item": _column(self.item),
+            "weight": _column(self.weight),
+            "time": _column(self.time) or find_time or None,
+            "items": self.items,
+            "min_weight": self.min_weight,
+            "format": self.format,
+            "header": self.header,
+            "ids": self.ids,
+            "on_missing": self.on_missing,
+            "max_unpacked": self.max_unpacked,
+            "encoding": self.encoding,
+        }
+
     def read(self, path: Path, *, quiet: bool = False, find_time: bool = False) -> Interactions:
         """Read and clean a table; unless quiet, what each step left is shown on standard error.
 
         With ``find_time`` the column of times is found by common names if it was not given.
         """
-        data = read_interactions(
-            path,
-            _column(self.user),
-            _column(self.item),
-            _column(self.weight),
-            _column(self.time) or find_time or None,
-            items=self.items,
-            min_weight=self.min_weight,
-            format=self.format,
-            header=self.header,
-            ids=self.ids,
-            max_unpacked=self.max_unpacked,
-            progress=progress_wanted() and not quiet,
-        )
+        data = read_interactions(path, **self.reading(find_time), progress=progress_wanted() and not quiet)
         data = clean(
             data,
             binary=self.binary,
@@ -100,7 +114,10 @@ def _column(name: str | None) -> str | int | None:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of each parameter that is a dataclass of options, the options of that class."""
+    """Give a command, in place of each parameter that is a dataclass of options, the options of that class.
+
+    Where the class has a ``section``, the help shows them under that title.
+    """
     keyword = inspect.Parameter.KEYWORD_ONLY
     groups: dict[str, Any] = {}
     parameters = []
@@ -110,8 +127,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             continue
         groups[name] = parameter.annotation
         types = get_type_hints(parameter.annotation, include_extras=True)
+        section = getattr(parameter.annotation, "section", None)
         parameters += [
-            inspect.Parameter(field.name, keyword, default=field.default, annotation=types[field.name])
+            inspect.Parameter(field.name, keyword, default=field.default, annotation=_under(types[field.name], section))
             for field in fields(parameter.annotation)
         ]
 
@@ -124,6 +142,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapper
+
+
+def _under(annotation: Any, section: str | None) -> Any:
+    """The annotation of an option that the help shows under a section's title, unless it names one itself."""
+    kind, option = get_args(annotation)
+    option = copy.copy(option)
+    option.rich_help_panel = option.rich_help_panel or section
+    return Annotated[kind, option]
 
 
 def show_steps(steps: Iterable[Step]) -> None:

@@ -102,13 +102,15 @@ def print_grid(grid: Grid) -> None:
     screen.print(rich_table(grid.title, grid.header, rows))
 
 
-def curve_table(title: str, metric: str, curve: Sequence[tuple[float, float]], best: float) -> Table | Group:
-    """A metric over b as bars, on an axis that starts just below the lowest value."""
+def curve_table(
+    title: str, metric: str, curve: Sequence[tuple[float, float]], best: float, mark: str = "best"
+) -> Table | Group:
+    """A metric over b as bars, on an axis that starts just below the lowest value; ``mark`` stands beside the best."""
     values = [value for _, value in curve]
     low = min(values) - 0.02 * (max(values) - min(values))
 
     def drawn(b: float, value: float) -> Text:
-        return Text.assemble((bar(value, low, max(values), 40), "cyan"), " ← best" if b == best else "")
+        return Text.assemble((bar(value, low, max(values), 40), "cyan"), f" ← {mark}" if b == best else "")
 
     return rich_table(title, ["b/a", metric, ""], [(f"{b:g}", f"{value:.4f}", drawn(b, value)) for b, value in curve])
 

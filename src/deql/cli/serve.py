@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deql._system.compiling import announce_compiling
 from deql._system.formatting import parse_bytes
 from deql.cli.output import say
 from deql.errors import DeqlError, ParameterError
@@ -93,6 +94,9 @@ def _named(given: Sequence[str]) -> dict[str, str]:
 def serve_with(settings: Settings, ready: Callable[[str], Any] | None = None) -> None:
     """Serve until told to end, and leave with the server's exit code."""
     from deql.serve.server import is_local, run
+
+    if sys.stderr.isatty():
+        announce_compiling(say)
 
     def tell(address: str) -> None:
         if sys.stderr.isatty():  # elsewhere the log says so

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from deql.data.readers.files import find_files, is_published_split, would_be_read
+from deql.data.readers.files import find_files, would_be_read
+from deql.data.readers.split_folder import split_files
 from deql.errors import DataError, ParameterError
 
 __all__ = ["check_folder_written", "check_outputs"]
@@ -61,9 +62,9 @@ def check_folder_written(folder: Path, inputs: Iterable[Path]) -> None:
 
 
 def _parts(folder: Path) -> Iterator[Path]:
-    """All that is read from a folder, as a table or as a published split."""
-    if is_published_split(folder):
-        yield from (folder / "train.txt", folder / "test.txt")
+    """All that is read from a folder, as a table or as a split."""
+    if parts := split_files(folder):
+        yield from parts.values()
         with suppress(DataError):  # some commands read it as a table, and can only if there is another in it
             yield from find_files(folder)
     else:

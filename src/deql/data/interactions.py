@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
-from deql.errors import DataError
+from deql._system.frames import make_frame
+from deql.errors import DataError, Setting
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+else:  # importing narwhals would cost everybody who has no frames
+    IntoFrame = Any
 
 __all__ = [
     "Interactions",
@@ -19,15 +25,22 @@ __all__ = [
     "ItemId",
     "SparseMatrix",
     "Step",
+    "UserId",
     "as_ids",
     "as_interactions",
     "canonical",
+    "factorise",
+    "id_array",
+    "is_frame",
     "masked",
     "shortest_float",
 ]
 
 ItemId: TypeAlias = Hashable
 """What stands for an item: a whole number or text; any other value that can be a key works until a model is saved."""
+
+UserId: TypeAlias = Hashable
+"""What stands for a user, likewise."""
 
 SparseMatrix: TypeAlias = sparray | spmatrix
 """Any of SciPy's sparse formats."""
@@ -121,8 +134,8 @@ class Interactions:
     @classmethod
     def from_pairs(cls, users: ArrayLike, items: ArrayLike, weights: ArrayLike | None = None) -> Interactions:
         """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
-        user_ids, rows = _factorise(_id_array(users))
-        item_ids, columns = _factorise(_id_array(items))
+        user_ids, rows = factorise(id_array(users))
+        item_ids, columns = factorise(id_array(items))
         values = np.ones(len(rows), np.float32) if weights is None else shortest_float(np.asarray(weights, np.float64))
         if not len(rows) == len(columns) == len(values):
             raise DataError(
@@ -150,10 +163,37 @@ class Interactions:
         """Number of stored values."""
         return int(self.matrix.nnz)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of users and of items, as a matrix has it."""
+        return self.n_users, self.n_items
+
+    def __getitem__(self, rows: Any) -> Interactions:
+        """Some users, same items, by number, slice or mask of rows: ``data[:100]``, as scikit-learn takes folds.
+
+        Examples
+        --------
+        >>> import deql
+        >>> deql.Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"])[1:].users.tolist()
+        ['bob']
+        """
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] in (..., slice(None)):
+            rows = rows[0]
+        if isinstance(rows, tuple):
+            raise DataError("interactions are indexed by users alone: take_items takes some of the items")
+        return self.take_users(np.arange(self.n_users)[rows] if isinstance(rows, slice) else np.atleast_1d(rows))
+
+    __iter__ = None  # rows are users without their ids: who wants to go through them takes history or matrix
+
     @cached_property
     def item_index(self) -> dict[Any, int]:
         """Column of each item id."""
         return {item: column for column, item in enumerate(self.items.tolist())}
+
+    @cached_property
+    def user_index(self) -> dict[Any, int]:
+        """Row of each user id."""
+        return {user: row for row, user in enumerate(self.users.tolist())}
 
     def history(self, user: Any) -> list[Any]:
         """Item ids of one user.
@@ -211,6 +251,25 @@ class Interactions:
         compact = csr_array((matrix.data, column[matrix.indices], indptr), shape=(int(users.sum()), int(items.sum())))
         titles = None if self.titles is None else self.titles[items]
         return replace(self, matrix=compact, users=self.users[users], items=self.items[items], titles=titles)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each interaction: user, item, and what else there is of weight, time and title.
+
+        Parameters
+        ----------
+        kind : {"polars", "pandas", "pyarrow"}, optional
+            Whose frame; polars' if not given.
+
+        Examples
+        --------
+        >>> import deql
+        >>> deql.Interactions.from_pairs(["ann", "bob"], [7, 9]).to_frame("pandas").values.tolist()
+        [['ann', 7], ['bob', 9]]
+        """
+        from deql.data.write import as_frame  # it stands on this module
+
+        frame = as_frame(self)
+        return frame if kind in (None, "polars") else make_frame(frame.to_dict(as_series=False), kind)
 
     def _times_of(self, part: Callable[[csr_array], csr_array]) -> NDArray[np.float64] | None:
         """Times of a part of the matrix: taking the part from a matrix of places says where they stand."""
@@ -308,22 +367,58 @@ def shortest_float(values: NDArray[Any]) -> NDArray[Any]:
     return short if np.array_equal(short, values) else values
 
 
-InteractionsLike: TypeAlias = Interactions | SparseMatrix | NDArray[Any]
-"""What a model can be fitted on: interactions, or a users × items matrix whose ids are its row and column numbers."""
+InteractionsLike: TypeAlias = Interactions | SparseMatrix | NDArray[Any] | IntoFrame
+"""What a model can be fitted on: interactions, a users × items matrix whose ids are its row and column numbers, or a
+frame with a row for each interaction."""
 
 
-def as_interactions(data: InteractionsLike) -> Interactions:
-    """Interactions as they are, anything matrix-like with numbers as ids."""
+def as_interactions(data: InteractionsLike, time: bool = False) -> Interactions:
+    """Interactions as they are, anything matrix-like with numbers as ids, a frame with its columns guessed.
+
+    Parameters
+    ----------
+    data : Interactions, sparse matrix, array or frame
+        A frame is read as :func:`deql.read_interactions` does, which tells the columns it took; every row counts 1.
+    time : bool, default False
+        Find a frame's column of times, too.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> as_interactions(pl.DataFrame({"user": ["ann", "bob"], "item": ["tea", "jam"]}))
+    Interactions(2 users × 2 items, 2 interactions)
+    """
     if isinstance(data, Interactions):
         return data
-    return Interactions.from_csr(data)
+    if not is_frame(data):
+        return Interactions.from_csr(data)  # type: ignore[arg-type]
+    from deql.data.read import read_interactions  # it stands on this module
+
+    try:
+        return read_interactions(data, time=time or None)  # type: ignore[arg-type]
+    except DataError as error:
+        if not any(isinstance(part, Setting) for part in error.args):
+            raise
+        raise DataError(*error.args, ", in deql.read_interactions, and give what it returns") from None
+
+
+def is_frame(data: Any) -> bool:
+    """Whether something is a frame of some library: what has named columns.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> is_frame(pl.LazyFrame({"user": [1]})), is_frame(pl.Series([1])), is_frame([[1]])
+    (True, False, False)
+    """
+    return hasattr(type(data), "columns")  # of the type: a lazy frame's own may take long
 
 
 def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
     """Ids as an array of integers or objects, checked to be unique and of the right length."""
     if ids is None:
         return np.arange(length)
-    array = _id_array(ids)
+    array = id_array(ids)
     if array.shape != (length,):
         raise DataError(f"{length:,} {what} need {length:,} ids, got {array.shape[0]:,}")
     if len(set(array.tolist())) != length:
@@ -331,7 +426,8 @@ def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
     return array
 
 
-def _id_array(ids: ArrayLike) -> NDArray[Any]:
+def id_array(ids: ArrayLike) -> NDArray[Any]:
+    """Ids as a flat array of integers or objects."""
     array = np.asarray(ids)
     if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):
         array = np.array(ids, dtype=object)  # else numbers among the text would become text
@@ -344,8 +440,15 @@ def _id_array(ids: ArrayLike) -> NDArray[Any]:
     return array if array.dtype == object else array.astype(object)
 
 
-def _factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Sorted distinct ids and the place of each given one among them."""
+def factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Sorted distinct ids and the place of each given one among them.
+
+    Examples
+    --------
+    >>> distinct, places = factorise(np.array(["tea", "jam", "tea"], object))
+    >>> distinct.tolist(), places.tolist()
+    (['jam', 'tea'], [1, 0, 1])
+    """
     try:
         distinct, places = np.unique(ids, return_inverse=True)
     except TypeError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +16,7 @@ from deql._system.progress import stages
 from deql.data.interactions import Interactions, SparseMatrix
 from deql.data.readers.collect import Collector
 from deql.data.readers.columns import Choice, choose_columns
+from deql.data.readers.encoding import UTF8, check_encoding
 from deql.data.readers.files import open_table
 from deql.data.readers.npz import read_matrix
 from deql.data.titles import TitlesLike, with_titles
@@ -41,7 +43,9 @@ def read_interactions(
     format: str | None = None,
     header: bool | None = None,
     ids: str = "auto",
+    on_missing: str = "error",
     max_unpacked: int | str | None = None,
+    encoding: str = UTF8,
     progress: bool = False,
 ) -> Interactions:
     """Read a table with a row for each interaction.
@@ -74,9 +78,15 @@ def read_interactions(
         Whether the first line of delimited text names the columns; else seen from the file.
     ids : {"auto", "text"}, default "auto"
         Ids are whole numbers if all of a column are, else text; "text" keeps all as text.
+    on_missing : {"error", "skip"}, default "error"
+        What is done with rows without a user or an item: "skip" leaves them out and counts them in ``steps``. An id is
+        missing if it is empty or null, and with "skip" also if it is written as NA, N/A, null, NULL, None, NaN, nan
+        or \\N.
     max_unpacked : int or str, optional
         Bytes that a packed file, that of the titles too, may unpack to, such as ``"20GiB"``; if not given 1 GiB, or
         100 times its own size if that is more.
+    encoding : str, default "utf-8"
+        What text files are written in, that of the titles too: any that Python knows, such as ``"latin-1"``.
     progress : bool, default False
         Show a progress bar on standard error.
 
@@ -97,8 +107,11 @@ def read_interactions(
     """
     if ids not in ("auto", "text"):
         raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}", parameter="ids")
+    if on_missing not in ("error", "skip"):
+        raise ParameterError(f"on_missing must be 'error' or 'skip', got {on_missing!r}", parameter="on_missing")
     if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
         raise ParameterError(f"min_weight must be a number, got {min_weight!r}", parameter="min_weight")
+    encoding = check_encoding(encoding)
     most = None if max_unpacked is None else parse_bytes(max_unpacked, "max_unpacked")
     if isinstance(source, Interactions):
         raise ParameterError(
@@ -112,12 +125,13 @@ def read_interactions(
             leave_out = [part for name in asked for part in (", ", Setting(name, noun=name))][1:]
             leave_out = leave_out or [Setting("format", noun="format"), " and ", Setting("ids", noun="ids")]
             raise ParameterError("a matrix has no columns to name: leave out ", *leave_out)
-        return with_titles(read_matrix(source, min_weight, most), items, most)
+        return with_titles(read_matrix(source, min_weight, most), items, most, encoding)
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None
     named_columns = tuple(one for one in (user, item, weight, time) if isinstance(one, str))
-    table = open_table(source, named_columns, format, header, most)
+    table = open_table(source, named_columns, format, header, most, encoding)
     roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.has_header)
+    roles = replace(roles, skip_missing=on_missing == "skip")
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""
         print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)
@@ -126,4 +140,4 @@ def read_interactions(
         for rows in table.rows(roles, ids == "text", stage("Reading")):
             collector.add(rows)
     label = "" if roles.weight is None or min_weight is None else f"{table.names[roles.weight]} ≥ {min_weight:g}"
-    return with_titles(collector.finish(table.name, min_weight, label, likes), items, most)
+    return with_titles(collector.finish(table.name, min_weight, label, likes), items, most, encoding)

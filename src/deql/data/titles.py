@@ -16,6 +16,7 @@ from deql.data.interactions import Interactions, ItemId
 from deql.data.readers.blocks import Block, blocks
 from deql.data.readers.columns import find_known
 from deql.data.readers.delimited import read_text
+from deql.data.readers.encoding import UTF8
 from deql.data.readers.frames import as_polars, scan_parquet, unreadable
 from deql.data.readers.sniff import layout_of
 from deql.errors import DataError, name_some, printable
@@ -29,7 +30,9 @@ TitlesLike: TypeAlias = "str | os.PathLike[str] | IntoFrame | Mapping[ItemId, st
 """Where titles are read from: a file or a frame with ids and titles, or a mapping from id to title."""
 
 
-def with_titles(data: Interactions, source: TitlesLike | None, max_unpacked: int | None = None) -> Interactions:
+def with_titles(
+    data: Interactions, source: TitlesLike | None, max_unpacked: int | None = None, encoding: str = UTF8
+) -> Interactions:
     """The same interactions with a title for each item; its id where the table has none.
 
     Parameters
@@ -40,6 +43,8 @@ def with_titles(data: Interactions, source: TitlesLike | None, max_unpacked: int
         two; or a mapping from id to title. None changes nothing.
     max_unpacked : int, optional
         Bytes that a packed file may unpack to.
+    encoding : str, default "utf-8"
+        That of a text file; one that is not UTF-8 after all is taken for Latin-1.
 
     Examples
     --------
@@ -49,7 +54,7 @@ def with_titles(data: Interactions, source: TitlesLike | None, max_unpacked: int
     """
     if source is None:
         return data
-    titles = _as_mapping(source) if isinstance(source, Mapping) else _read(source, max_unpacked)
+    titles = _as_mapping(source) if isinstance(source, Mapping) else _read(source, max_unpacked, encoding)
     found = [titles.get(str(item)) for item in data.items.tolist()]
     if data.n_items and not any(title is not None for title in found):
         raise DataError(
@@ -65,9 +70,9 @@ def _as_mapping(given: Mapping[Any, Any]) -> dict[str, str]:
     return {str(item): str(title) for item, title in given.items()}
 
 
-def _read(source: Any, max_unpacked: int | None) -> dict[str, str]:
+def _read(source: Any, max_unpacked: int | None, encoding: str) -> dict[str, str]:
     is_file = isinstance(source, str | os.PathLike)
-    frame = _read_file(Path(source), max_unpacked) if is_file else as_polars(source).collect()
+    frame = _read_file(Path(source), max_unpacked, encoding) if is_file else as_polars(source).collect()
     names = frame.columns
     if len(names) < 2:
         raise DataError(f"{_source_name(source)} has one column: titles need one of ids and one of titles")
@@ -92,10 +97,10 @@ def _read(source: Any, max_unpacked: int | None) -> dict[str, str]:
     return dict(zip(both["id"].to_list(), both["title"].to_list(), strict=True))
 
 
-def _read_file(path: Path, max_unpacked: int | None) -> pl.DataFrame:
+def _read_file(path: Path, max_unpacked: int | None, encoding: str) -> pl.DataFrame:
     if not path.is_file():
         raise DataError(f"there is no file {path} with the titles")
-    layout = layout_of(path)
+    layout = layout_of(path, encoding=encoding)
     if layout.format == "parquet":
         try:
             return scan_parquet([path], max_unpacked).collect()
@@ -103,14 +108,15 @@ def _read_file(path: Path, max_unpacked: int | None) -> pl.DataFrame:
             raise DataError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
     if layout.format == "ndjson":
         try:
-            parts = [pl.read_ndjson(bytes(part)) for part in blocks(path, max_unpacked=max_unpacked)]
+            read = blocks(path, max_unpacked=max_unpacked, encoding=encoding)
+            parts = [pl.read_ndjson(bytes(part)) for part in read]
             return pl.concat(parts, how="diagonal_relaxed")
         except pl.exceptions.PolarsError as error:
             raise DataError(f"{path} cannot be read as JSON lines: {str(error).splitlines()[0]}") from None
     if layout.format not in ("csv", "recbole"):
         raise DataError(f"{path} is a {layout.format} file: titles need a table of ids and titles")
-    quoted = len(layout.delimiter) == 1
-    parts = [read_text(_in_utf8(part), layout) for part in blocks(path, layout.header, quoted, max_unpacked)]
+    read = blocks(path, layout.header, layout.delimiter, max_unpacked, encoding)
+    parts = [read_text(_in_utf8(part), layout) for part in read]
     if not parts:
         raise DataError(f"{path} has no rows")
     return pl.concat(parts).rename({str(place): name for place, name in enumerate(_unique(layout.names))})

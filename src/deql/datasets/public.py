@@ -8,23 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.lazy import lazy_module
 from deql.data.clean import clean
-from deql.data.interactions import Interactions, Step
+from deql.data.interactions import Interactions
 from deql.data.readers.blocks import COMPRESSED
 from deql.errors import DataError, ParameterError
-from deql.split import HeldOut, Split, split_strong
+from deql.split import Split, read_lightgcn_split, split_strong
 
 if TYPE_CHECKING:
     from deql.data import read
 else:  # the kernels that read tables are of no use to who takes the bundled data
     read = lazy_module("deql.data.read")
 
-__all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "files_read", "locate", "prepare", "read_lightgcn_split"]
+__all__ = ["PRESETS", "Preset", "Shape", "compare_with_paper", "files_read", "locate", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -246,56 +244,6 @@ def _require(name: str, folder: Path, names: Sequence[str]) -> tuple[str, Path]:
                 return wanted, found[0]
     either = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
     raise DataError(f"{folder} has no file {either}: get the data set {name} from {PRESETS[name].published}")
-
-
-def read_lightgcn_split(folder: str | os.PathLike[str]) -> Split:
-    """Read a split published as LightGCN's two files, ``train.txt`` and ``test.txt``, plain or packed.
-
-    Each line is a user and the user's items. Users and items of either file are in train; an item that only the
-    test has is a column without interactions, so that counts agree with the published ones. The test shows
-    all of train. There is no validation part.
-
-    Parameters
-    ----------
-    folder : path
-
-    Returns
-    -------
-    Split
-        With ``protocol="published"``.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name, text in (("train.txt", "0 1 2\\n1 2\\n"), ("test.txt", "0 3\\n1\\n")):
-    ...         _ = (pathlib.Path(folder) / name).write_text(text)
-    ...     split = read_lightgcn_split(folder)
-    >>> split.train.n_users, split.train.n_items, split.test.held_out.history(0)
-    (2, 3, [3])
-    """
-    folder = Path(folder)
-    files = [_half(folder, name) for name in _HALVES]
-    halves = [read.read_interactions(file, "user", "item", format="lightgcn") for file in files]
-    if any(one.dtype != other.dtype for one, other in zip(*((half.users, half.items) for half in halves), strict=True)):
-        raise DataError(f"{folder}: ids are whole numbers in one of train.txt and test.txt and text in the other")
-    users = np.union1d(*(half.users for half in halves))
-    items = np.union1d(*(half.items for half in halves))
-    total = sum(half.n_interactions for half in halves)
-    rows = sum(half.steps[0].interactions for half in halves)
-    steps = [Step(f"read from {folder.name}: train.txt, test.txt", len(users), len(items), rows)]
-    if total < rows:
-        steps.append(Step("repeated pairs merged", len(users), len(items), total))
-    train, held_out = (Interactions(_spread(half, users, items), users, items, steps=tuple(steps)) for half in halves)
-    return Split(train, None, HeldOut(train, held_out), {}, "published")
-
-
-def _spread(half: Interactions, users: NDArray[Any], items: NDArray[Any]) -> csr_array:
-    """The same interactions among all users and items; ids are sorted on both sides, so the order stays."""
-    indptr = np.zeros(len(users) + 1, np.int64)
-    indptr[1 + np.searchsorted(users, half.users)] = np.diff(half.matrix.indptr)
-    columns = np.searchsorted(items, half.items)[half.matrix.indices]
-    return csr_array((half.matrix.data, columns, np.cumsum(indptr)), shape=(len(users), len(items)))
 
 
 def compare_with_paper(name: str, split: Split) -> list[dict[str, Any]]:

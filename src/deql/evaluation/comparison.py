@@ -15,23 +15,36 @@ from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
 from deql._system.formatting import as_json
+from deql._system.frames import make_frame
 from deql.data import as_interactions
 from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics
 from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, name_models, parameters
 from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
-from deql.evaluation.significance import holm, paired_t, wilcoxon
+from deql.evaluation.significance import holm, paired_t, standard_error, wilcoxon
 from deql.metrics import as_names, lower_is_better
 from deql.models.base import Recommender
-from deql.split import Split, make_splits
+from deql.split import TIMED, Split, make_splits
 from deql.split.parts import SplitOrInteractions
 
-__all__ = ["LEVEL", "Comparison", "PairedTest", "compare"]
+__all__ = ["LEVEL", "Comparison", "PairedTest", "compare", "is_tied"]
 
 LEVEL = 0.05
 Over = Literal["splits", "users"]
 Pair = tuple[int, int]
+
+
+def is_tied(difference: float, error: float) -> bool:
+    """Whether a mean difference is below one standard error, or too small to be seen in four digits.
+
+    Examples
+    --------
+    >>> is_tied(0.0004, 0.0005), is_tied(0.0006, 0.0005), is_tied(0.00004, 0.00001), is_tied(0.01, float("nan"))
+    (True, False, True, False)
+    """
+    # Where a single user differs, the two are equal but for rounding, which must not decide.
+    return abs(difference) < error * (1 - 1e-9) or f"{abs(difference):.4f}" == "0.0000"
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,8 @@ class PairedTest:
     pairs : int
     difference : float
         Mean over the pairs of ``better`` − ``other``; negative is good where lower values are.
+    error : float
+        Standard error of that mean; NaN for fewer than two pairs.
     t, wilcoxon : float
         One-sided p-values; NaN where the test cannot be made.
     t_holm, wilcoxon_holm : float
@@ -61,6 +76,7 @@ class PairedTest:
     over: Over
     pairs: int
     difference: float
+    error: float
     t: float
     t_holm: float
     wilcoxon: float
@@ -68,9 +84,14 @@ class PairedTest:
     against: Literal["baseline", "best"]
 
     @property
+    def tied(self) -> bool:
+        """Whether the difference is below one standard error, or too small to be seen in four digits."""
+        return is_tied(self.difference, self.error)
+
+    @property
     def significant(self) -> bool:
-        """Whether the corrected t-test rejects the null hypothesis at 5 %."""
-        return self.t_holm < LEVEL
+        """Whether the corrected t-test rejects the null hypothesis at 5 %, and there is a difference to be seen."""
+        return self.t_holm < LEVEL and not self.tied
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,13 +196,16 @@ class Comparison:
         values = (self.values if over == "splits" else self.per_user).get(metric, self.values[metric][:0])
         means = values.mean(axis=0) if len(values) else np.full(len(names), np.nan)
 
+        def error(better: int, other: int) -> float:
+            return standard_error(values[:, better] - values[:, other])
+
         def corrected(asked: list[Pair], shown: list[Pair], against: Literal["baseline", "best"]) -> list[PairedTest]:
             places = tuple(np.array(asked).T)
             t, signed = (dict(zip(asked, holm(raw[test][places]), strict=True)) for test in ("t", "wilcoxon"))
             return [
                 PairedTest(
                     metric, names[better], names[other], over, len(values), float(means[better] - means[other]),
-                    float(raw["t"][better, other]), float(t[better, other]),
+                    error(better, other), float(raw["t"][better, other]), float(t[better, other]),
                     float(raw["wilcoxon"][better, other]), float(signed[better, other]), against,
                 )
                 for better, other in shown
@@ -214,13 +238,28 @@ class Comparison:
             "means": self.means, "deviations": self.deviations, "standard_errors": self.standard_errors,
             "values": {metric: dict(zip(self.names, values.T.tolist(), strict=True))
                        for metric, values in self.values.items()},
-            "tests": [asdict(test) for metric in self.metrics for over in both for test in self.tests(metric, over)],
+            "tests": [asdict(test) | {"tied": test.tied}
+                      for metric in self.metrics for over in both for test in self.tests(metric, over)],
         }  # fmt: skip
         return dict(as_json(plain))
 
     def to_json(self) -> str:
         """:meth:`to_dict` as text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each model and metric: model, metric, mean, deviation, standard_error.
+
+        ``kind`` is polars, pandas or pyarrow; polars if not given.
+        """
+        pairs = [(name, metric) for name in self.names for metric in self.metrics]
+        values = {"mean": self.means, "deviation": self.deviations, "standard_error": self.standard_errors}
+        columns: dict[str, list[Any]] = {
+            "model": [name for name, _ in pairs],
+            "metric": [metric for _, metric in pairs],
+        }
+        columns |= {column: [table[name][metric] for name, metric in pairs] for column, table in values.items()}
+        return make_frame(columns, kind)
 
     def to_markdown(self) -> str:
         """Two tables in Markdown: the values, best ones bold, and the tests."""
@@ -270,20 +309,22 @@ def compare(
     ----------
     models : list of models, or dict of name to model
         Not fitted, and left as they are. Those that share the inverse are fitted together.
-    data : Interactions, sparse matrix or Split
+    data : Interactions, sparse matrix, frame or Split
         A Split stands as it is, for instance a published one: users are then the pairs of every test.
     splits : int, default 5
         How many splits of the data, with seeds from ``seed`` on.
     metrics : str or sequence of str
-    protocol : {"strong", "weak", "leave-last"}, default "strong"
-        How to split. The last one is the same for every seed, so it is done once.
+    protocol : {"strong", "weak", "leave-last", "time", "k-fold"}, default "strong"
+        How to split. Those by time are the same for every seed, so they are done once; of k-fold there are as many
+        folds as splits, and every user is tested once.
     baseline : str, optional
         Name of the model that the others are to beat.
     seed : int, default 0
     tell : callable, optional
         The log callback: called with a line for every fit.
     **split_options
-        For :func:`~deql.split_strong`, :func:`~deql.split_weak` or :func:`~deql.split_leave_last`.
+        For :func:`~deql.split_strong`, :func:`~deql.split_weak`, :func:`~deql.split_leave_last`,
+        :func:`~deql.split_time` or :func:`~deql.k_fold`.
 
     Returns
     -------
@@ -313,7 +354,7 @@ def compare(
             raise ParameterError(f"a split is given, so {', '.join(split_options)} cannot be chosen")
         protocol, splits, made = data.protocol, 1, iter([data])
     else:
-        splits = 1 if protocol == "leave-last" else splits
+        splits = 1 if protocol in TIMED else splits
         made = make_splits(as_interactions(data), splits, protocol, seed, split_options)
     results, about = [], []
     for number, split in enumerate(made, start=1):

@@ -78,8 +78,9 @@ def comparison_legend(comparison: Comparison) -> tuple[str, str]:
     seeds = [split["seed"] for split in comparison.splits]
     evaluated = [split["judged"] for split in comparison.splits]
     users = f"{min(evaluated):,}" if min(evaluated) == max(evaluated) else f"{min(evaluated):,} to {max(evaluated):,}"
+    drawn = f"seed {seeds[0]}" if seeds[0] == seeds[-1] else f"seeds {seeds[0]} to {seeds[-1]}"
     numbers = (
-        f"Mean ± standard deviation over {len(seeds)} splits ({comparison.protocol}, seeds {seeds[0]} to {seeds[-1]}, "
+        f"Mean ± standard deviation over {len(seeds)} splits ({comparison.protocol}, {drawn}, "
         f"{users} users evaluated in each)."
         if several
         else f"Mean ± standard error over {users} users ({comparison.protocol} split"
@@ -109,17 +110,18 @@ def _significance_grid(tests: Sequence[PairedTest]) -> Grid:
         (
             [test.metric, test.better, test.other],
             [
-                Cell(f"{test.difference:+.4f}"),
+                Cell("tied" if test.tied else f"{test.difference:+.4f}"),
                 Cell(p_value(test.t)),
                 Cell(p_value(test.t_holm), marked=test.significant),
                 Cell(p_value(test.wilcoxon)),
-                Cell(p_value(test.wilcoxon_holm), marked=test.wilcoxon_holm < 0.05),
+                Cell(p_value(test.wilcoxon_holm), marked=test.wilcoxon_holm < 0.05 and not test.tied),
             ],
         )
         for test in tests
     ]
     pairs = " or ".join(f"{count:,}" for count in sorted({test.pairs for test in tests}))
-    return Grid(f"One-sided p-values, paired over {pairs} {tests[0].over}", header, rows)
+    tied = "; tied: the difference is below one standard error, or 0.0000" if any(one.tied for one in tests) else ""
+    return Grid(f"One-sided p-values, paired over {pairs} {tests[0].over}{tied}", header, rows)
 
 
 def comparison_text(comparison: Comparison) -> str:

@@ -468,6 +468,7 @@ _FROM_FIT = (
     "item_counts_",
     "n_users_",
     "weighted_",
+    "_kept",
 )
 
 

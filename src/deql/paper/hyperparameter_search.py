@@ -90,7 +90,9 @@ def search(
 
     def look(name: str, space: Space) -> list[dict[str, Any]]:
         journal = folder / f"{dataset.key}-{name}.tuning.jsonl"
-        found = tune(split, space, search="grid", prune=False, journal=journal, progress=progress, tell=tell)
+        found = tune(
+            split, space, search="grid", prune=False, journal=journal, progress=progress, tell=tell, baselines=False
+        )
         if not found.complete:
             raise KeyboardInterrupt
         return found.table.to_dicts()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from deql._system.frames import make_frame
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -65,6 +67,13 @@ class Explanation(Sequence[Contribution]):
     def __len__(self) -> int:
         return len(self.parts)
 
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each part, largest in size first: item and value. They and ``rest`` add up to ``score``.
+
+        ``kind`` is polars, pandas or pyarrow; polars if not given.
+        """
+        return make_frame({"item": [part.item for part in self], "value": [part.value for part in self]}, kind)
+
 
 class Edge(NamedTuple):
     """That having ``source`` adds ``weight`` to the score of ``target``."""
@@ -96,6 +105,14 @@ class Neighbourhood:
 
     items: tuple[Any, ...]
     weights: NDArray[np.float64]
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each of the :meth:`edges`: source, target, weight.
+
+        ``kind`` is polars, pandas or pyarrow; polars if not given.
+        """
+        edges = self.edges()
+        return make_frame({name: [getattr(edge, name) for edge in edges] for name in Edge._fields}, kind)
 
     def edges(self, between: int | None = None) -> list[Edge]:
         """All edges that are not zero, those of the item in the middle first, each kind by size.

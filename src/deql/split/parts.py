@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,50 +14,39 @@ from scipy.sparse import csr_array
 from deql._system.formatting import parse_json
 from deql.data import Interactions, Step
 from deql.data.interactions import InteractionsLike, check_compressed
-from deql.errors import DataError, SplitFileError
+from deql.errors import ParameterError, SplitFileError
 from deql.io import container
 from deql.io.container import Arrays, FileKind, pack_text, unpack_text
+from deql.split.given_parts import HeldOutLike, PartLike, align_parts
+from deql.split.held_out import HeldOut
 
-__all__ = ["HeldOut", "Split", "SplitOrInteractions", "load_split"]
+__all__ = ["HeldOut", "Split", "SplitOrInteractions", "load_split_file"]
 
 _KIND = FileKind("deql-split", 1, SplitFileError, "make the split again")
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Users to evaluate on: what the model may see of them and what it is to find.
-
-    Attributes
-    ----------
-    seen, held_out : Interactions
-        Same users in the same order, same items.
-    """
-
-    seen: Interactions
-    held_out: Interactions
-
-    def __post_init__(self) -> None:
-        for what in ("users", "items"):
-            one, other = getattr(self.seen, what), getattr(self.held_out, what)
-            if one is not other and not np.array_equal(one, other):
-                raise DataError(f"what is seen and what is held out must have the same {what} in the same order")
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Split:
     """Training interactions and two sets of users to evaluate on.
+
+    A split of one's own is made of its parts: ``deql.Split(train, validation, test)``. Each is Interactions, a file,
+    a frame, or a users × items matrix. Of users that train has, validation and test are what is to be found, and
+    train is what is seen of them; for other users they are a pair, ``(seen, held_out)``. Items are brought to those
+    of train by their ids.
 
     Attributes
     ----------
     train : Interactions
     validation : HeldOut or None
-        None where a protocol has no such part, as in published splits.
+        None where a protocol has no such part, as in most published splits.
     test : HeldOut
     dropped : dict
-        What the protocol leaves out: ``items`` that train does not have, ``interactions`` with them,
-        and ``users`` who are not evaluated in the test because too little is left of them.
+        What is left out: ``items`` that train does not have, ``interactions`` with them, and ``users`` who are not
+        evaluated in the test because too little is left of them. In a split of one's own ``interactions`` are also
+        those to be found although they are seen, and both parts are counted.
     protocol : str
-        ``"strong"``, ``"weak"``, ``"leave-last"``, or ``"published"`` for files that come split.
+        ``"strong"``, ``"weak"``, ``"leave-last"``, ``"time"``, ``"k-fold"``, ``"published"`` for files that come
+        split, or ``"given"`` for parts of one's own.
     seed : int or None
         None where nothing is random.
     parameters : dict
@@ -69,23 +58,48 @@ class Split:
     >>> print(deql.split_strong(deql.datasets.debian(), seed=1).describe())
     strong split, test_users=0.1, validation_users=0.1, held_out=0.2, seed 1: 13,946 users × 5,833 items to train on, \
 1,743 users to validate and 1,743 to test on; dropped: 1 item, 5 interactions, 0 users
+    >>> import polars as pl
+    >>> before = pl.DataFrame({"user": ["ann", "ann", "bob"], "item": ["jam", "tea", "tea"]})
+    >>> after = pl.DataFrame({"user": ["bob", "bob"], "item": ["jam", "oat"]})
+    >>> print(deql.Split(train=before, test=after).describe())
+    given split: 2 users × 2 items to train on, 1 user to test on; dropped: 1 item, 1 interaction, 0 users
     """
 
     train: Interactions
     validation: HeldOut | None
     test: HeldOut
     dropped: dict[str, int]
-    protocol: str = "given"
-    seed: int | None = None
-    parameters: dict[str, float] = field(default_factory=dict)
+    protocol: str
+    seed: int | None
+    parameters: dict[str, float]
+
+    def __init__(
+        self,
+        train: PartLike,
+        validation: HeldOutLike | None = None,
+        test: HeldOutLike | None = None,
+        dropped: dict[str, int] | None = None,
+        protocol: str = "given",
+        seed: int | None = None,
+        parameters: dict[str, float] | None = None,
+    ) -> None:
+        if test is None:
+            raise ParameterError("a split needs something to test on: give test as a table or a pair", parameter="test")
+        made = isinstance(train, Interactions) and isinstance(validation, HeldOut | None) and isinstance(test, HeldOut)
+        if dropped is None or not made:  # else a protocol made the parts, or they were a split before
+            train, validation, test, dropped = align_parts(train, validation, test)
+        facts = (train, validation, test, dropped, protocol, seed, {} if parameters is None else parameters)
+        for one, value in zip(fields(self), facts, strict=True):
+            object.__setattr__(self, one.name, value)
 
     def describe(self) -> str:
         """The split in one sentence."""
-        asked = [f"{self.protocol} split", *(f"{name}={value:g}" for name, value in self.parameters.items())]
+        asked = [f"{self.protocol} split", *(f"{name}={_shown(value)}" for name, value in self.parameters.items())]
         if self.seed is not None:
             asked.append(f"seed {self.seed}")
         validated = "" if self.validation is None else f"{self.validation.seen.n_users:,} users to validate and "
-        tested = f"{validated}{self.test.seen.n_users:,}{'' if validated else ' users'} to test on"
+        users = "" if validated else " user" if self.test.seen.n_users == 1 else " users"
+        tested = f"{validated}{self.test.seen.n_users:,}{users} to test on"
         dropped = ", ".join(
             f"{count:,} {what.removesuffix('s') if count == 1 else what}" for what, count in self.dropped.items()
         )
@@ -109,6 +123,11 @@ class Split:
 
 SplitOrInteractions: TypeAlias = Split | InteractionsLike
 """A split, or data that are still to be split."""
+
+
+def _shown(value: float) -> str:
+    """A share in few digits, a moment or a count in all of them."""
+    return f"{value:.15g}" if float(value).is_integer() else f"{value:g}"
 
 
 def _row(part: str, seen: Interactions, held_out: Interactions | None) -> dict[str, Any]:
@@ -153,7 +172,7 @@ def _write(path: Path, split: Split) -> None:
     container.write(_KIND, path, {"split": text}, arrays)
 
 
-def load_split(path: str | os.PathLike[str]) -> Split:
+def load_split_file(path: str | os.PathLike[str]) -> Split:
     """Read a split file, as ``split.save`` wrote it.
 
     Parameters
@@ -176,7 +195,7 @@ def load_split(path: str | os.PathLike[str]) -> Split:
     >>> split = deql.split_strong(deql.datasets.debian())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     split.save(os.path.join(folder, "debian.split"))
-    ...     load_split(os.path.join(folder, "debian.split")).describe() == split.describe()
+    ...     load_split_file(os.path.join(folder, "debian.split")).describe() == split.describe()
     True
     """
     path = Path(path)

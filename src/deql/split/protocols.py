@@ -5,8 +5,6 @@ Chance is only the raw bits of the generator, which NumPy promises to keep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -16,18 +14,20 @@ from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, ParameterError, Setting
 from deql.split.parts import HeldOut, Split
 
 __all__ = [
-    "PROTOCOLS",
     "check_share",
+    "check_times",
     "hide",
     "hold_out_users",
-    "make_splits",
+    "new_users",
     "split_leave_last",
     "split_strong",
     "split_weak",
+    "within_users",
 ]
 
 _VALIDATION_SHARE, _LEAST_USERS = 0.1, 10
@@ -38,7 +38,7 @@ _AT_A_TIME = 2**20
 
 
 def split_strong(
-    data: Interactions,
+    data: InteractionsLike,
     test_users: float = 0.1,
     validation_users: float = 0.1,
     held_out: float = 0.2,
@@ -51,7 +51,7 @@ def split_strong(
 
     Parameters
     ----------
-    data : Interactions
+    data : Interactions, sparse matrix or frame
     test_users, validation_users : float, default 0.1
         Shares of the users. With ``validation_users=0`` there is no validation part.
     held_out : float, default 0.2
@@ -88,6 +88,19 @@ def split_strong(
     groups = np.split(order, [n_test, n_test + n_validation])
     test_rows, validation_rows, train_rows = (np.sort(group) for group in groups)
 
+    train, validation, test, dropped = new_users(data, train_rows, validation_rows, test_rows, held_out, bits)
+    return Split(train, validation, test, dropped, "strong", seed, parameters)
+
+
+def new_users(
+    data: Interactions,
+    train_rows: NDArray[np.int64],
+    validation_rows: NDArray[np.int64],
+    test_rows: NDArray[np.int64],
+    held_out: float,
+    bits: np.random.PCG64,
+) -> tuple[Interactions, HeldOut | None, HeldOut, dict[str, int]]:
+    """The parts of a split in which those who are evaluated are not in train, and what is dropped; rows ascend."""
     known = np.unique(data.matrix[train_rows].indices)
     dropped = {"items": data.n_items - len(known), "interactions": 0, "users": 0}
 
@@ -103,7 +116,7 @@ def split_strong(
 
     train = data.take_users(train_rows).take_items(known)
     test = evaluated(test_rows)
-    validation = evaluated(validation_rows) if n_validation else None
+    validation = evaluated(validation_rows) if len(validation_rows) else None
     if not test.seen.n_users:
         raise DataError(
             "no test user has two items that train has too, one to see and one to find: "
@@ -111,7 +124,7 @@ def split_strong(
             Setting("min_items_per_user"),
             ", or use a weak split",
         )
-    return Split(train, validation, test, dropped, "strong", seed, parameters)
+    return train, validation, test, dropped
 
 
 def hold_out_users(data: Interactions, seed: int) -> tuple[Interactions, HeldOut]:
@@ -144,7 +157,7 @@ def hold_out_users(data: Interactions, seed: int) -> tuple[Interactions, HeldOut
     return split.train, split.test
 
 
-def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.1, seed: int = 0) -> Split:
+def split_weak(data: InteractionsLike, held_out: float = 0.2, validation: float = 0.1, seed: int = 0) -> Split:
     """Weak generalisation: every user is in the training data, and some interactions of each are held out.
 
     The test is evaluated with everything else of the user in sight, validation's interactions included;
@@ -152,7 +165,7 @@ def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.
 
     Parameters
     ----------
-    data : Interactions
+    data : Interactions, sparse matrix or frame
     held_out : float, default 0.2
         Share of each user's interactions to be found in the test, at least one and not all.
     validation : float, default 0.1
@@ -187,10 +200,10 @@ def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.
         in_validation = np.zeros(data.n_interactions, bool)
         in_validation[~in_test] = hide(rest.matrix, validation, bits.random_raw(rest.n_interactions))
     parameters = {"held_out": held_out, "validation": validation}
-    return _within_users(data, in_test, in_validation, "weak", seed, parameters)
+    return within_users(data, in_test, in_validation, "weak", seed, parameters)
 
 
-def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> Split:
+def split_leave_last(data: InteractionsLike, test: int = 1, validation: int = 1) -> Split:
     """Leave-last: each user's latest interactions are to be found, from the earlier ones.
 
     Of two interactions at the same time, the one with the later item (in the order of ``data.items``)
@@ -198,8 +211,8 @@ def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> 
 
     Parameters
     ----------
-    data : Interactions
-        With times.
+    data : Interactions or frame
+        With times; of a frame the column is found by common names.
     test, validation : int, default 1
         How many of each user's interactions: the last are the test, those before them validation. With
         ``validation=0`` there is no validation part.
@@ -221,24 +234,31 @@ def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> 
     """
     check_whole("test", test)
     check_whole("validation", validation, least=0)
-    if data.times is None:
-        raise DataError(
-            "leave-last needs to know when things happened: say ", Setting("time"), " with that column when reading"
-        )
-    if not np.isfinite(data.times).all():
-        raise DataError("leave-last needs a time for every interaction: some are missing or not finite")
+    data = as_interactions(data, time=True)
+    times = check_times(data, "leave-last")
     sizes = np.diff(data.matrix.indptr)
     rows = np.repeat(np.arange(data.n_users, dtype=np.int32), sizes)
-    order = np.lexsort((data.times, rows))  # stable, and columns are sorted: ties keep the order of items
+    order = np.lexsort((times, rows))  # stable, and columns are sorted: ties keep the order of items
     from_end = np.empty(data.n_interactions, np.int64)
     from_end[order] = np.repeat(data.matrix.indptr[1:], sizes) - np.arange(data.n_interactions)
     enough = np.repeat(sizes > test + validation, sizes)
     in_test = enough & (from_end <= test)
     in_validation = enough & ~in_test & (from_end <= test + validation) if validation else None
-    return _within_users(data, in_test, in_validation, "leave-last", None, {"test": test, "validation": validation})
+    return within_users(data, in_test, in_validation, "leave-last", None, {"test": test, "validation": validation})
 
 
-def _within_users(
+def check_times(data: Interactions, protocol: str) -> NDArray[np.float64]:
+    """When each interaction happened; DataError if that is not known."""
+    if data.times is None:
+        raise DataError(
+            f"{protocol} needs to know when things happened: say ", Setting("time"), " with that column when reading"
+        )
+    if not np.isfinite(data.times).all():
+        raise DataError(f"{protocol} needs a time for every interaction: some are missing or not finite")
+    return data.times
+
+
+def within_users(
     data: Interactions,
     in_test: Mask,
     in_validation: Mask | None,
@@ -246,6 +266,7 @@ def _within_users(
     seed: int | None,
     parameters: dict[str, float],
 ) -> Split:
+    """A split in which some interactions of users are held out, and the others of the same users seen."""
     in_train = ~in_test if in_validation is None else ~(in_test | in_validation)
     known = np.bincount(data.matrix.indices[in_train], minlength=data.n_items) > 0
     findable = known[data.matrix.indices]
@@ -266,10 +287,13 @@ def _within_users(
 
     def evaluated(seen: Mask, target: Mask) -> HeldOut:
         whole = part(target)
-        users = np.diff(whole.matrix.indptr) > 0
-        return HeldOut(part(seen).take_users(users), whole.take_users(users))
+        known_of = part(seen)
+        users = (np.diff(whole.matrix.indptr) > 0) & (np.diff(known_of.matrix.indptr) > 0)
+        return HeldOut(known_of.take_users(users), whole.take_users(users))
 
     test = evaluated(~in_test, in_test)
+    if not test.seen.n_users:
+        raise DataError("nobody has something to be seen and something to be found in the test: choose another split")
     dropped["users"] -= test.seen.n_users
     validation = None if in_validation is None else evaluated(in_train, in_validation)
     return Split(part(in_train), validation, test, dropped, protocol, seed, parameters)
@@ -300,26 +324,3 @@ def hide(matrix: csr_array, share: float, keys: NDArray[np.uint64]) -> NDArray[n
         end = np.repeat(indptr[first:last] - start + counts[first:last], lengths)
         hidden[start + order] = np.arange(stop - start) < end
     return hidden
-
-
-PROTOCOLS: dict[str, Callable[..., Split]] = {
-    "strong": split_strong,
-    "weak": split_weak,
-    "leave-last": split_leave_last,
-}
-
-
-def make_splits(data: Interactions, splits: int, protocol: str, seed: int, options: dict[str, Any]) -> Iterator[Split]:
-    """Splits with seeds from ``seed`` on, one after the other: only one is in memory at a time."""
-    make = PROTOCOLS.get(protocol)
-    if make is None:
-        raise ParameterError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {protocol!r}", parameter="protocol")
-    known = set(signature(make).parameters) - {"data", "seed"}
-    for name in options:
-        if name not in known:
-            raise ParameterError(f"a {protocol} split takes {', '.join(sorted(known))}, not {name}", parameter=name)
-    if protocol == "leave-last":
-        yield make(data, **options)
-    else:
-        for number in range(splits):
-            yield make(data, seed=seed + number, **options)

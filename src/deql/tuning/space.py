@@ -14,12 +14,15 @@ from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
 __all__ = [
-    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "SpaceLike", "as_space", "format_parameters",
+    "NAMED", "PARAMETERS", "PLAIN", "Point", "RuleParameters", "Space", "SpaceLike", "as_space", "format_parameters",
     "ridges_around", "with_axes",
 ]  # fmt: skip
 
 RuleParameters = dict[str, float]
 """Parameters for ``with_rule``: b or xi, and popularity_power."""
+
+PLAIN: RuleParameters = {"b": 0.0, "popularity_power": 0.0}
+"""The rule of EDLAE, and of EASE where nothing is dropped."""
 
 _BELOW, _ABOVE = 2, 3
 
@@ -108,13 +111,17 @@ class Space:
         return [
             Point(l2, dropout, user_power)
             for user_power in self.user_power
-            for l2, dropout in product(self.l2 or ridges_around(mean_diagonal(user_power)), self.dropout)
+            for l2, dropout in product(self.ridges(mean_diagonal(user_power)), self.dropout)
         ]
 
     def rules(self) -> list[RuleParameters]:
         """All combinations that share an inverse."""
         main = [{"b": b} for b in self.b] + [{"xi": xi} for xi in self.xi]
         return [rule | {"popularity_power": power} for power in self.popularity_power for rule in main]
+
+    def ridges(self, mean_diagonal: float) -> tuple[float, ...]:
+        """The values of l2 where the Gram matrix has this mean diagonal."""
+        return self.l2 or ridges_around(mean_diagonal)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -206,7 +213,7 @@ DEFAULT = Space(user_power=(0.0, 0.4, 0.8), popularity_power=(0.0, 0.1, 0.2, 0.3
 NAMED = {
     "default": DEFAULT,
     # A few inverses: what a first model is worth waiting for.
-    "quick": replace(DEFAULT, dropout=(0.2, 0.5, 0.8), user_power=(0.0,), popularity_power=(0.0, 0.2)),
+    "quick": replace(DEFAULT, dropout=(0.0, 0.3, 0.6, 0.8), user_power=(0.0, 0.5), popularity_power=(0.0, 0.1, 0.2)),
     # The paper's ranges of b, p and λ, with λ read as l2.
     "paper": Space(
         l2=(10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 300.0, 500.0),

@@ -45,7 +45,7 @@ def test_quoted_line_ends_do_not_cut(tmp_path, size):
     rows = [b'1,"a\n\nb"\n', b"2,c\n", b'3,"d ""\n"" e"\n', b'4,"f\n"\n']
     path = put(tmp_path / "t.csv", b"".join(rows))
     with small_blocks(size):
-        parts = list(map(bytes, blocks(path, quoted=True)))
+        parts = list(map(bytes, blocks(path, delimiter=",")))
         cut = list(map(bytes, blocks(path)))
     assert joined(parts) == joined(cut) == b"".join(rows)
     borders = np.cumsum([0, *map(len, rows)]).tolist()
@@ -70,7 +70,7 @@ def test_lines_that_are_too_long(tmp_path):
         list(blocks(path))
     path = put(tmp_path / "u.csv", b'a,b\n1,2\n3,"' + b"x,y\n" * (LONGEST_LINE // 4 + 2**20))
     with pytest.raises(DataError, match=r"u\.csv, line 3 or soon after: a quotation mark is opened and never closed"):
-        list(blocks(path, quoted=True))
+        list(blocks(path, delimiter=","))
 
 
 def test_lines_that_are_just_long(tmp_path):

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
-from deql.cli.options import AsJson, TableFile, TableOptions, with_options
+from deql.cli.data.split import show_split, split_facts
+from deql.cli.data_source import open_source
+from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import bar, console, print_json, rich_table
 from deql.data import Interactions
 from deql.data.clean import describe_steps
+from deql.split import Split
 
 __all__ = ["info", "profile"]
 
 
 @with_options
-def info(data: TableFile, json: AsJson = False, *, table: TableOptions) -> None:
-    """Read a table and say what is in it: columns, counts, sparsity, how uneven it is."""
-    interactions = table.read(data, quiet=json)
+def info(
+    data: Annotated[Path, typer.Argument(help="Table, split file, or folder with tables train and test.")],
+    json: AsJson = False,
+    *,
+    table: TableOptions,
+) -> None:
+    """Read a table and say what is in it: columns, counts, sparsity, how uneven it is; or the parts of a split."""
+    interactions = open_source(data, table, None, {}, quiet=json)
+    if isinstance(interactions, Split):
+        print_json({"file": str(data), **split_facts(interactions)}) if json else show_split(interactions)
+        return
     facts = profile(interactions)
     if json:
         print_json({"file": str(data), "steps": describe_steps(interactions.steps), **facts})

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from deql.cli.data.split import SplitFile, show_split, split_facts
+from deql.cli.data.split import SplitFile, show_split, split_facts, written_facts
 from deql.cli.options import AsJson, Seed, show_steps
-from deql.cli.output import console, print_json, rich_table
+from deql.cli.output import console, file_size, print_json, rich_table, say
 from deql.cli.written_files import check_outputs
 from deql.datasets import public
 from deql.errors import ParameterError
@@ -34,7 +34,7 @@ def prepare(
     rows = public.compare_with_paper(name, made)
     made.save(out)
     if json:
-        print_json(split_facts(made, out) | {"paper": rows})
+        print_json(split_facts(made) | written_facts(out) | {"paper": rows})
         return
     show_steps(made.train.steps)
     shown = [
@@ -47,7 +47,8 @@ def prepare(
     ]
     console().print(rich_table(f"{name}: the paper's counts and these", [name, "paper", "found", ""], shown))
     print(_verdict(rows, public.PRESETS[name].certain))
-    show_split(made, out)
+    show_split(made)
+    say(f"wrote {out} ({file_size(out)})")
 
 
 def _number(quantity: str, value: float) -> str:

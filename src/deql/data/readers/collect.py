@@ -35,10 +35,12 @@ class Collector:
         self._signed = signed
         self._weights: list[NDArray[Any]] = []
         self._times: list[NDArray[np.float64]] = []
+        self._skipped = 0
         self._executor = ThreadPoolExecutor(1)
 
     def add(self, rows: ParsedRows) -> None:
         """Take some rows."""
+        self._skipped += rows.skipped
         if rows.weights is not None:
             if not self._signed and len(rows) and rows.weights.min() < 0:
                 row = int((rows.weights < 0).argmax())
@@ -73,9 +75,14 @@ class Collector:
         self._executor.shutdown()
         user_ids, users = self._users.finish()
         item_ids, items = self._items.finish()
-        if not len(users):
+        if not len(users) + self._skipped:
             raise DataError(f"{source} has no rows: is it the right file, and read in the right format?")
-        steps = [Step(f"read from {Path(source).name or source}", len(user_ids), len(item_ids), len(users))]
+        shape = len(user_ids), len(item_ids)
+        steps = [Step(f"read from {Path(source).name or source}", *shape, len(users) + self._skipped)]
+        if self._skipped:
+            rows_are = "1 row" if self._skipped == 1 else f"{self._skipped:,} rows"
+            steps.append(Step(f"skipped {rows_are} without a user or item", *shape, len(users)))
+        read = len(steps)
         rows = {"users": users, "items": items, "weights": _joined(self._weights), "times": _joined(self._times)}
         del users, items
         if rows["weights"] is not None:
@@ -87,7 +94,7 @@ class Collector:
                 _keep(rows, rows["weights"] != 0, "weight 0 left out", steps)
         if not steps[-1].interactions:
             raise DataError(f"nothing is left of {source} after the step “{steps[-1].what}”")
-        weighted, whole = rows["weights"] is not None, len(steps) == 1
+        weighted, whole = rows["weights"] is not None, len(steps) == read
         matrix, times = coo_to_csr(rows, len(user_ids), len(item_ids))
         if matrix.nnz < steps[-1].interactions:
             steps.append(Step("repeated pairs merged", steps[-1].users, steps[-1].items, matrix.nnz))

@@ -27,8 +27,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
         "venueid", "venue", "locationid", "location", "poi", "contentid", "content", "courseid", "appid",
     ),
     "weight": (
-        "weight", "rating", "ratings", "overall", "stars", "score", "count", "counts", "plays", "playcount", "listens",
-        "quantity", "frequency", "implicit",
+        "weight", "rating", "ratings", "bookrating", "overall", "stars", "score", "count", "counts", "plays",
+        "playcount", "listens", "quantity", "frequency", "implicit",
     ),
     "time": (
         "timestamp", "time", "ts", "datetime", "date", "unixreviewtime", "eventtime", "createdat", "created",
@@ -44,13 +44,24 @@ _PLACES = {"user": 0, "item": 1, "weight": 2, "time": 3}
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Places, from 0, of the columns that matter; ``guessed`` if the caller did not name user and item."""
+    """Which columns matter, and what is done with rows that have nothing in two of them.
+
+    Attributes
+    ----------
+    user, item, weight, time : int or None
+        Places, from 0.
+    guessed : bool
+        Whether the caller did not name user and item.
+    skip_missing : bool
+        Whether rows without a user or an item are left out, rather than an error.
+    """
 
     user: int
     item: int
     weight: int | None
     time: int | None
     guessed: bool
+    skip_missing: bool = False
 
     @property
     def places(self) -> dict[str, int]:
@@ -105,7 +116,7 @@ def choose_columns(
     Examples
     --------
     >>> choose_columns(["ts", "movieId", "userId"], "ratings.csv", None, None, None, True)
-    ColumnRoles(user=2, item=1, weight=None, time=0, guessed=True)
+    ColumnRoles(user=2, item=1, weight=None, time=0, guessed=True, skip_missing=False)
     """
     asked: dict[str, Choice] = {"user": user, "item": item, "weight": weight, "time": time}
     places: dict[str, int | None] = {}

@@ -15,15 +15,17 @@ from deql._system.threads import map_ahead
 from deql.data.readers.blocks import COMPRESSED, Block, blocks, uncompressed_suffix
 from deql.data.readers.columns import ColumnRoles
 from deql.data.readers.delimited import DelimitedParser
+from deql.data.readers.encoding import UTF8
 from deql.data.readers.frames import as_polars, frame_names, frame_rows, scan_parquet
 from deql.data.readers.lightgcn import parse_lightgcn
 from deql.data.readers.ndjson import NdjsonParser, ndjson_names
 from deql.data.readers.netflix import NetflixParser
 from deql.data.readers.parsed_rows import ParsedRows
 from deql.data.readers.sniff import Layout, layout_of
+from deql.data.readers.split_folder import is_published_split, split_files, split_part
 from deql.errors import DataError, name_some
 
-__all__ = ["TableSource", "find_files", "first_block", "is_published_split", "open_table", "would_be_read"]
+__all__ = ["TableSource", "find_files", "first_block", "open_table", "would_be_read"]
 
 _WELL_KNOWN = ("combined_data_*.txt", "mv_*.txt", "ratings.csv", "ratings.dat", "u.data")
 """Files that hold the interactions in the folders of public data sets, whatever else is there."""
@@ -58,6 +60,7 @@ def open_table(
     format: str | None,
     header: bool | None,
     max_unpacked: int | None = None,
+    encoding: str = UTF8,
 ) -> TableSource:
     """Find out how a source is laid out.
 
@@ -70,12 +73,14 @@ def open_table(
         What the caller knows of the layout.
     max_unpacked : int, optional
         Bytes that a packed file may unpack to.
+    encoding : str, default "utf-8"
+        Of text, as :func:`~deql.data.readers.encoding.check_encoding` gives it.
     """
     if not isinstance(source, str | os.PathLike):
         return _frame_table(as_polars(source), "the frame", "")
     path = Path(source)
     paths = find_files(path)
-    layouts = [layout_of(one, wanted, format, header) for one in paths]
+    layouts = [layout_of(one, wanted, format, header, encoding) for one in paths]
     first = layouts[0]
     if first.format == "npz":
         raise DataError(f"{path} is a folder with sparse matrices: name the .npz file itself")
@@ -83,15 +88,14 @@ def open_table(
     if first.format == "parquet":
         return _frame_table(scan_parquet(paths, max_unpacked), name, "parquet")
     if first.format == "ndjson":
-        layouts = [Layout("ndjson", ndjson_names(first_block(one))) for one in paths]
+        layouts = [Layout("ndjson", ndjson_names(first_block(one, encoding))) for one in paths]
         first = layouts[0]
     elif any(layout.names != first.names for layout in layouts):
         other = next(one for one, layout in zip(paths, layouts, strict=True) if layout.names != first.names)
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
     has_header = first.header or first.format not in ("csv", "recbole")
-    return TableSource(
-        name, first.describe(), first.names, has_header, partial(_text_rows, paths, layouts, max_unpacked)
-    )
+    rows = partial(_text_rows, paths, layouts, max_unpacked, encoding)
+    return TableSource(name, first.describe(), first.names, has_header, rows)
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
@@ -114,10 +118,11 @@ def find_files(source: Path) -> list[Path]:
             return [source]
         if known := _well_known_files(source):
             return known
-        if is_published_split(source):
+        if parts := split_files(source):
+            kind = "published split" if is_published_split(source) else "split"
             raise DataError(
-                f"{source} holds a published split, train.txt and test.txt: give the folder to deql evaluate, "
-                "or read one of the two"
+                f"{source} holds a {kind}, {' and '.join(parts[name].name for name in parts if name != 'validation')}: "
+                "give the folder to deql evaluate or deql.load_split, or read one of them"
             )
         paths = sorted(
             path
@@ -150,7 +155,9 @@ def would_be_read(folder: Path, path: Path) -> bool:
         return False
     if len(inside.parts) == 1 and any(place.match(name + end) for name, end in product(_WELL_KNOWN, ("", *COMPRESSED))):
         return True
-    return not _well_known_files(folder) and not is_published_split(folder)
+    if split_files(folder):
+        return len(inside.parts) == 1 and split_part(place.name) is not None
+    return not _well_known_files(folder)
 
 
 def _well_known_files(folder: Path) -> list[Path]:
@@ -166,18 +173,13 @@ def _is_hidden(inside: Path) -> bool:
     return any(part.startswith((".", "_")) for part in inside.parts)
 
 
-def is_published_split(path: Path) -> bool:
-    """Whether this is a folder with LightGCN's two files."""
-    return (path / "train.txt").is_file() and (path / "test.txt").is_file()
-
-
 def _raise(error: OSError) -> None:
     raise error
 
 
-def first_block(path: Path) -> Block:
+def first_block(path: Path, encoding: str) -> Block:
     """The start of a file that has any text."""
-    block = next(blocks(path), None)
+    block = next(blocks(path, encoding=encoding), None)
     if block is None:
         raise DataError(f"{path} is empty: it has no rows")
     return block
@@ -187,6 +189,7 @@ def _text_rows(
     paths: list[Path],
     layouts: list[Layout],
     max_unpacked: int | None,
+    encoding: str,
     roles: ColumnRoles,
     text_ids: bool,
     report: ProgressCallback | None,
@@ -195,15 +198,15 @@ def _text_rows(
     total = sum(path.stat().st_size for path in paths)
     done = 0
     for path, layout in zip(paths, layouts, strict=True):
-        quoted = layout.format in ("csv", "recbole") and len(layout.delimiter) == 1
-        parts = _with_progress(blocks(path, layout.header, quoted, max_unpacked), report, done, total)
+        read = blocks(path, layout.header, layout.delimiter, max_unpacked, encoding)
+        parts = _with_progress(read, report, done, total)
         match layout.format:
             case "lightgcn":
                 yield from map_ahead(partial(parse_lightgcn, roles=roles), parts)
             case "netflix":  # a film may go on in the next block
                 yield from map(NetflixParser(roles), parts)
             case "ndjson":
-                yield from map_ahead(NdjsonParser(layouts[0].names, roles, first_block(path)), parts)
+                yield from map_ahead(NdjsonParser(layouts[0].names, roles, first_block(path, encoding)), parts)
             case _:
                 yield from map_ahead(DelimitedParser(layout, roles), parts)
         done += path.stat().st_size

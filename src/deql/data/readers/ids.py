@@ -13,10 +13,13 @@ from deql._system.lazy import pl
 from deql._system.threads import run_slices, thread_count
 from deql.errors import DataError, Setting
 
-__all__ = ["IdEncoder", "RowError", "as_whole_numbers", "shortest_integers"]
+__all__ = ["MISSING", "IdEncoder", "RowError", "as_whole_numbers", "shortest_integers"]
 
 RowError = Callable[..., DataError]
 """Makes an error of a row's number and the parts of a sentence that says what is wrong with it."""
+
+MISSING = ("", "NA", "N/A", "null", "NULL", "None", "NaN", "nan", "\\N")
+"""What programs write where an id is missing; whoever leaves such rows out means these too."""
 
 _DENSE = 2
 """Integers are looked up in a table if their range is at most this many times their number."""
@@ -102,6 +105,7 @@ class IdEncoder:
                     f"{word!r} in column {name}, where most ids are whole numbers: correct or remove the row, or say ",
                     Setting("ids", "text"),
                     " if it is right",
+                    *((", or leave such rows out with ", Setting("on_missing", "skip")) if word in MISSING else ()),
                 )
         return _sort_texts(texts, codes)
 

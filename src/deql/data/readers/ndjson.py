@@ -10,8 +10,8 @@ from deql._system.formatting import parse_json
 from deql._system.lazy import pl
 from deql.data.readers.blocks import Block, refuse_other_encodings
 from deql.data.readers.columns import ColumnRoles
-from deql.data.readers.ids import RowError
-from deql.data.readers.parsed_rows import ParsedRows, parse_rows
+from deql.data.readers.ids import MISSING, RowError
+from deql.data.readers.parsed_rows import ParsedRows, is_missing, parse_rows
 from deql.errors import DataError, Setting
 
 __all__ = ["NdjsonParser", "ndjson_names"]
@@ -25,7 +25,7 @@ class NdjsonParser:
     def __init__(self, names: tuple[str, ...], roles: ColumnRoles, first: Block) -> None:
         self.names = names
         self.roles = roles
-        self.numeric = _numeric(first, [names[roles.user], names[roles.item]])
+        self.numeric = _numeric(first, [names[roles.user], names[roles.item]], roles.skip_missing)
 
     def __call__(self, block: Block) -> ParsedRows:
         """Rows of a block."""
@@ -53,6 +53,8 @@ class NdjsonParser:
         """Ids that are numbers: all must be, and 1.0 is 1."""
         if column.name not in self.numeric:
             return column
+        if self.roles.skip_missing:
+            column = column.set(is_missing(column), None)
         words = column.is_not_null() & column.cast(pl.Float64, strict=False).is_null()
         if words.any():
             row = int(words.arg_max() or 0)
@@ -88,13 +90,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number in JSON, remove the row or write another value")
 
 
-def _numeric(block: Block, names: list[str]) -> set[str]:
+def _numeric(block: Block, names: list[str], skip_missing: bool) -> set[str]:
     """Keys whose values are numbers; an error where the kind changes from one line to another."""
     kinds: dict[str, str] = {}
     for number, record in _objects(block):
         for name in names:
             value = record.get(name)
-            if value is None:
+            if value is None or (skip_missing and value in MISSING):
                 continue
             kind = {str: "text", int: "a number", float: "a number"}.get(type(value))
             if kind is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 
 from deql._system.lazy import pl
 from deql.data.readers.columns import ColumnRoles
-from deql.data.readers.ids import RowError, as_whole_numbers
-from deql.errors import Setting, name_some
+from deql.data.readers.ids import MISSING, RowError, as_whole_numbers
+from deql.errors import DataError, Setting, name_some
 
-__all__ = ["ParsedRows", "parse_rows"]
+__all__ = ["ParsedRows", "is_missing", "parse_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,8 @@ class ParsedRows:
         Makes an error that says in which line a row stands.
     untyped : bool
         Whether this is text from a file, so that words among whole numbers are suspicious.
+    skipped : int
+        Rows without a user or an item that were left out.
     """
 
     users: NDArray[Any] | pl.Series
@@ -37,6 +40,7 @@ class ParsedRows:
     times: NDArray[np.float64] | None
     row_error: RowError
     untyped: bool = False
+    skipped: int = 0
 
     def __len__(self) -> int:
         return len(self.users)
@@ -74,10 +78,17 @@ def parse_rows(
     deql.errors.DataError: row 1: 'much' in column note is not a number: correct it, or name another weight=…
     """
     columns = {role: column(place) for role, place in roles.places.items()}
-    for ids in (columns["user"], columns["item"]) if untyped else ():
-        repeated = (ids == ids.name).fill_null(False)
-        if repeated.any() and not ids.name.isdigit():  # a number is the name of a column that has none
-            problem = f"the header stands here again ({ids.name}): remove the line, or join the files without it"
+    skipped = 0
+    if roles.skip_missing:
+        missing = is_missing(columns["user"]) | is_missing(columns["item"])
+        skipped = int(missing.sum())
+        if skipped:
+            columns = {role: values.filter(~missing) for role, values in columns.items()}
+            row_error = partial(_error_among, row_error, np.flatnonzero(~missing.to_numpy()))
+    for values in (columns["user"], columns["item"]) if untyped else ():
+        repeated = (values == values.name).fill_null(False)
+        if repeated.any() and not values.name.isdigit():  # a number is the name of a column that has none
+            problem = f"the header stands here again ({values.name}): remove the line, or join the files without it"
             raise row_error(_first(repeated), problem)
     for values in columns.values():
         missing = values.is_null() | (values == "") if untyped else values.is_null()
@@ -85,7 +96,9 @@ def parse_rows(
             missing = missing | values.is_nan()
         if missing.any():
             problem = f"column {values.name} is empty here: fill in or remove the row ({_times(missing)})"
-            raise row_error(_first(missing), problem)
+            ids = values is columns["user"] or values is columns["item"]
+            skip = (", or leave such rows out with ", Setting("on_missing", "skip")) if ids else ()
+            raise row_error(_first(missing), problem, *skip)
     return ParsedRows(
         _ids(columns["user"], row_error),
         _ids(columns["item"], row_error),
@@ -93,7 +106,30 @@ def parse_rows(
         _timestamps(columns["time"], row_error) if "time" in columns else None,
         row_error,
         untyped,
+        skipped,
     )
+
+
+def is_missing(ids: pl.Series) -> pl.Series:
+    """Which ids are none: nulls, NaN, and text that is empty or stands for nothing, such as NA.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> is_missing(pl.Series(["7", "", "NULL", None])).to_list()
+    [False, True, True, True]
+    """
+    missing = ids.is_null()
+    if ids.dtype.is_float():
+        return missing | ids.is_nan().fill_null(False)
+    if ids.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return missing | ids.cast(pl.String).str.strip_chars().is_in(MISSING).fill_null(False)
+    return missing
+
+
+def _error_among(row_error: RowError, kept: NDArray[np.intp], row: int, *problem: str | Setting) -> DataError:
+    """An error about one of the rows that were kept."""
+    return row_error(int(kept[row]), *problem)
 
 
 def _ids(column: pl.Series, row_error: RowError) -> NDArray[np.int64] | pl.Series:

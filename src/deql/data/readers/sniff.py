@@ -12,7 +12,10 @@ from typing import Any
 
 from deql.data.readers.blocks import LONGEST_LINE, blocks, uncompressed_suffix
 from deql.data.readers.columns import is_known_name
-from deql.errors import DataError, ParameterError
+from deql.data.readers.encoding import UTF8, likely_wide_encoding
+from deql.data.readers.quotes import ESCAPED, undo_escapes
+from deql.data.readers.split_folder import split_part
+from deql.errors import DataError, ParameterError, Setting
 
 __all__ = ["FORMATS", "STAND_IN", "Layout", "csv_records", "layout_of"]
 
@@ -62,7 +65,11 @@ class Layout:
 
 
 def layout_of(
-    path: Path, wanted: tuple[str, ...] = (), format: str | None = None, header: bool | None = None
+    path: Path,
+    wanted: tuple[str, ...] = (),
+    format: str | None = None,
+    header: bool | None = None,
+    encoding: str = UTF8,
 ) -> Layout:
     """Look at the start of a file.
 
@@ -75,13 +82,15 @@ def layout_of(
         One of FORMATS, if the caller knows it.
     header : bool, optional
         Whether the first line names the columns, if the caller knows it.
+    encoding : str, default "utf-8"
+        As :func:`~deql.data.readers.encoding.check_encoding` gives it.
     """
     if format is not None and format not in FORMATS:
         raise ParameterError(f"unknown format {format!r}: say one of {', '.join(FORMATS)}", parameter="format")
     chosen = format or _SUFFIXES.get(uncompressed_suffix(path))
     if chosen in ("parquet", "npz"):
         return Layout(chosen, ())
-    lines = _first_lines(path)
+    lines = _first_lines(path, encoding)
     if chosen is None:
         chosen = _format_of(lines, path.name)
     match chosen:
@@ -101,14 +110,17 @@ def layout_of(
     return Layout(chosen, tuple(names), True, delimiter)
 
 
-def _first_lines(path: Path) -> list[str]:
-    block = next(blocks(path), None) if path.stat().st_size else None
-    lines = [] if block is None else bytes(block).split(b"\n")[:_SAMPLE_LINES]
+def _first_lines(path: Path, encoding: str) -> list[str]:
+    block = next(blocks(path, encoding=encoding), None) if path.stat().st_size else None
+    start = b"" if block is None else bytes(block)
+    lines = start.split(b"\n")[:_SAMPLE_LINES]
     # What is not UTF-8 is reported with its line when it is read.
     filled = [line.decode("utf-8", "replace").rstrip("\r") for line in lines if line.strip()]
     if not filled:
         raise DataError(f"{path} is empty: it has no rows")
     if "\0" in filled[0]:
+        if wide := likely_wide_encoding(start):
+            raise DataError(f"{path} looks like {wide}: say ", Setting("encoding", wide))
         raise DataError(f"{path} is not a text file: expected a table as CSV, TSV, NDJSON or Parquet")
     if filled[0].lstrip().startswith("["):
         raise DataError(f"{path} holds a JSON array: write one object a line (jq -c '.[]' does that)")
@@ -124,7 +136,11 @@ def _format_of(lines: list[str], name: str) -> str:
     plain = all(cell.isdigit() for row in rows for cell in row)
     if plain and not any("\t" in line for line in lines):
         # Lists differ in length, unless all are equally long by chance; then the names of LightGCN's files decide.
-        published = name in ("train.txt", "test.txt") and all(len(row) > 1 for row in rows)
+        published = (
+            split_part(name) is not None
+            and uncompressed_suffix(Path(name)) == ".txt"
+            and all(len(row) > 1 for row in rows)
+        )
         if published or len({len(row) for row in rows}) > 1:
             return "lightgcn"
     return "csv"
@@ -171,8 +187,11 @@ def csv_records(text: str, delimiter: str) -> list[tuple[int, list[str]]]:
 
 
 def _rows(lines: list[str], delimiter: str) -> list[list[str]]:
+    text = "\n".join(lines)
+    if len(delimiter) == 1 and ESCAPED.decode() in text:
+        text = (undo_escapes(text.encode(), delimiter.encode(), False, False) or text.encode()).decode()
     try:
-        return [[cell.strip() for cell in record] for _, record in csv_records("\n".join(lines), delimiter) if record]
+        return [[cell.strip() for cell in record] for _, record in csv_records(text, delimiter) if record]
     except csv.Error:
         return [lines]
 
