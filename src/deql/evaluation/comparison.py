@@ -20,6 +20,7 @@ from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics
 from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, name_models, parameters
+from deql.evaluation.notebook import comparison_html, comparison_repr
 from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, wilcoxon
 from deql.metrics import as_names, lower_is_better
@@ -71,6 +72,10 @@ class PairedTest:
     def significant(self) -> bool:
         """Whether the corrected t-test rejects the null hypothesis at 5 %."""
         return self.t_holm < LEVEL
+
+    def __repr__(self) -> str:
+        asked = f"{self.metric} of {self.better} over {self.other}: {self.difference:+.4f}"
+        return f"PairedTest({asked} on {self.pairs:,} {self.over}, p = {self.t:.2g}, {self.t_holm:.2g} after Holm)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +237,9 @@ class Comparison:
 
     def __str__(self) -> str:
         return comparison_text(self)
+
+    __repr__ = comparison_repr
+    _repr_html_ = comparison_html
 
     def _oriented(self, metric: str, over: Over) -> NDArray[np.float64]:
         """Pairs × models, signed so that more is better; no rows where users have no values."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
 from deql.errors import ParameterError
+from deql.evaluation.notebook import evaluation_html, evaluation_repr
 from deql.split.protocols import check_share
 
 __all__ = ["Evaluation"]
@@ -99,6 +100,9 @@ class Evaluation:
             means[first : first + several] = values[drawn.astype(np.intp)].reshape(several, -1).mean(axis=1)
         low, high_end = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
         return float(low), float(high_end)
+
+    __repr__ = evaluation_repr
+    _repr_html_ = evaluation_html
 
     def __str__(self) -> str:
         errors = self.standard_errors

@@ -22,6 +22,7 @@ from deql.data.interactions import InteractionsLike, ItemId
 from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
 from deql.io import model_file
 from deql.io.model_file import ModelRecord
+from deql.models.notebook import model_html
 from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
@@ -123,6 +124,11 @@ class Recommender(ABC):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     __repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        fitted = (self.n_users_, len(self.items_), *self._state()) if hasattr(self, "items_") else None
+        return model_html(self._display_name, self.get_params(), defaults, fitted)
 
     def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Serialise the hyper-parameters that describe the model, as plain values; None stands for a default."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from deql.ranking.notebook import explanation_html, neighbourhood_html, short_list
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -20,7 +22,7 @@ class Contribution(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Sequence[Contribution]):
     """The parts of one score, largest in size first.
 
@@ -65,6 +67,13 @@ class Explanation(Sequence[Contribution]):
     def __len__(self) -> int:
         return len(self.parts)
 
+    def __repr__(self) -> str:
+        parts = short_list([f"{part.item} {part.value:+.4g}" for part in self.parts])
+        return f"Explanation({self.item!r}: {self.score:.4g} = {parts or f'{self.rest:.4g}'})"
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
+
 
 class Edge(NamedTuple):
     """That having ``source`` adds ``weight`` to the score of ``target``."""
@@ -74,7 +83,7 @@ class Edge(NamedTuple):
     weight: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Neighbourhood:
     """An item and those it has most to do with: a directed graph with signed weights.
 
@@ -108,3 +117,9 @@ class Neighbourhood:
         own = sum(0 in pair for pair in pairs)
         kept = pairs if between is None else pairs[: own + between]
         return [Edge(self.items[s], self.items[t], float(self.weights[s, t])) for s, t in kept]
+
+    def __repr__(self) -> str:
+        return f"Neighbourhood({self.items[0]!r}: {short_list(list(self.items[1:])) or 'none'})"
+
+    def _repr_html_(self) -> str:
+        return neighbourhood_html(self)

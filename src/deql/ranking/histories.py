@@ -15,6 +15,7 @@ from deql.data import Interactions
 from deql.data.interactions import ItemId, SparseMatrix, canonical
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking import NO_ITEM
+from deql.ranking.notebook import recommendations_html, recommendations_repr
 
 __all__ = ["NO_ITEM", "Histories", "History", "Recommendations", "allowed_items", "encode_histories", "known_columns"]
 
@@ -78,6 +79,9 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
     def scores(self) -> NDArray[np.float64]:
         """Scores, largest first."""
         return self[1]
+
+    __repr__ = recommendations_repr
+    _repr_html_ = recommendations_html
 
 
 def encode_histories(

@@ -17,6 +17,7 @@ from deql.data.interactions import InteractionsLike, check_compressed
 from deql.errors import DataError, SplitFileError
 from deql.io import container
 from deql.io.container import Arrays, FileKind, pack_text, unpack_text
+from deql.split.notebook import held_out_html, split_html
 
 __all__ = ["HeldOut", "Split", "SplitOrInteractions", "load_split"]
 
@@ -41,6 +42,13 @@ class HeldOut:
             one, other = getattr(self.seen, what), getattr(self.held_out, what)
             if one is not other and not np.array_equal(one, other):
                 raise DataError(f"what is seen and what is held out must have the same {what} in the same order")
+
+    def __repr__(self) -> str:
+        sizes = f"{self.seen.n_users:,} users × {self.seen.n_items:,} items"
+        return f"HeldOut({sizes}, {self.seen.n_interactions:,} seen, {self.held_out.n_interactions:,} held out)"
+
+    def _repr_html_(self) -> str:
+        return held_out_html(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +113,13 @@ class Split:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the split to one file, which :func:`deql.load_split` reads back bit for bit."""
         _write(Path(path), self)
+
+    def __repr__(self) -> str:
+        parts = [f"{row['part']} {row['users']:,} users" for row in self.sizes()]
+        return f"Split({self.protocol}: {', '.join(parts)}; {self.train.n_items:,} items)"
+
+    def _repr_html_(self) -> str:
+        return split_html(self)
 
 
 SplitOrInteractions: TypeAlias = Split | InteractionsLike

@@ -12,6 +12,7 @@ from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import describe
 from deql.metrics import lower_is_better
 from deql.models.linear import LinearAutoencoder
+from deql.tuning.notebook import curve_html, tuning_html, tuning_repr
 from deql.tuning.space import PARAMETERS, Point, Space, ridges_around
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ class BCurve:
         """The b with the best value; of equal ones the smallest."""
         values = self.values[metric]
         return self.b[values.index(min(values) if lower_is_better(metric) else max(values))]
+
+    def __repr__(self) -> str:
+        best = ", ".join(f"{metric} best at {self.best(metric):g}" for metric in self.values)
+        return f"BCurve({len(self.b)} values of b from {min(self.b):g} to {max(self.b):g}; {best})"
+
+    _repr_html_ = curve_html
 
 
 @dataclass(frozen=True)
@@ -187,6 +194,11 @@ class Tuning:
     def __str__(self) -> str:
         grid = leaderboard_grid(self)
         return "\n".join([grid.title, text_table(grid), "", self.sentence, *self.notes])
+
+    __repr__ = tuning_repr
+
+    def _repr_html_(self) -> str:
+        return tuning_html(self, leaderboard_grid(self))
 
     def _winner(self) -> str:
         name = describe(self.model, shown=("l2", "dropout", "b", "xi"))

@@ -1,0 +1,99 @@
+"""How a notebook shows recommendations, explanations and neighbourhoods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deql._system import html
+from deql._system.tables import Cell, Grid, counted
+
+if TYPE_CHECKING:
+    from deql.ranking.explanations import Explanation, Neighbourhood
+    from deql.ranking.histories import Recommendations
+
+__all__ = ["explanation_html", "explanation_rows", "neighbourhood_html", "recommendations_html", "recommendations_repr"]
+
+_USERS, _ITEMS, _PARTS, _EDGES = 4, 10, 20, 20
+_FIRST = 3
+"""Of how many users, and how many of their items, the repr tells."""
+
+
+def recommendations_html(found: Recommendations) -> str:
+    """The first users' lists beside each other."""
+    users = len(found.ids)
+    lists = [_one_list(found, row) for row in range(min(users, _USERS))]
+    more = [html.paragraph(f"… and {users - _USERS:,} more users", quiet=True)] if users > _USERS else []
+    return html.block(html.heading("Recommendations", _sizes(found)), html.side_by_side(*lists), *more)
+
+
+def recommendations_repr(found: Recommendations) -> str:
+    """Sizes, and the beginnings of the first lists."""
+    lines = [f"Recommendations({_sizes(found)})"]
+    for row in range(min(len(found.ids), _FIRST)):
+        shown = [f"{name} {score:.4g}" for name, score in _listed(found, row)[:_FIRST]]
+        rest = ", …" if found.ids.shape[1] > len(shown) and len(shown) == _FIRST else ""
+        lines.append(f"  {', '.join(shown) or 'nothing'}{rest}" + " (popularity)" * bool(found.from_popularity[row]))
+    return "\n".join(lines + ["  …"] * (len(found.ids) > _FIRST))
+
+
+def _sizes(found: Recommendations) -> str:
+    users, k = found.ids.shape
+    said = f"{counted(users, 'user', 'users')} × {counted(k, 'item', 'items')}"
+    cold = int(found.from_popularity.sum())
+    return said + (f"; {cold:,} by popularity alone" if cold else "")
+
+
+def _listed(found: Recommendations, row: int) -> list[tuple[str, float]]:
+    """The items of a list, by title where there is one, without the places that stayed empty."""
+    names = found.ids if found.titles is None else found.titles
+    pairs = zip(names[row].tolist(), found.scores[row].tolist(), strict=True)
+    return [(html.shorten(str(name), 40), score) for name, score in pairs if not np.isnan(score)]
+
+
+def _one_list(found: Recommendations, row: int) -> str:
+    rows = [([str(place), name], [Cell(f"{score:.4f}")]) for place, (name, score) in enumerate(_listed(found, row), 1)]
+    told = html.heading(f"user {row + 1}", "popularity fallback" if found.from_popularity[row] else "")
+    grid = Grid(f"user {row + 1}", ["", "item", "score"], rows)
+    return told + (html.table(grid, _ITEMS, ranked=True) if rows else html.paragraph("nothing", quiet=True))
+
+
+def explanation_rows(why: Explanation, most: int = _PARTS) -> list[tuple[str, float]]:
+    """The parts of a score by name, and what is left of it in a last row; together they are the score."""
+    rows = [(str(part.item), part.value) for part in why.parts[:most]]
+    left = why.score - sum(value for _, value in rows)
+    what = f"{len(why.parts) - most:,} more and the rest" if len(why.parts) > most else "the rest"
+    return rows + [(what, left)] * (left != 0 or not rows)
+
+
+def explanation_html(why: Explanation) -> str:
+    """The parts as bars that add up to the score."""
+    return html.block(
+        html.heading(f"Why {html.shorten(str(why.item))}", f"score {why.score:.4f}, which is the sum of:"),
+        html.bars(["item of the history", "adds"], explanation_rows(why)),
+    )
+
+
+def neighbourhood_html(near: Neighbourhood) -> str:
+    """What the item in the middle gives to each neighbour, and has from it."""
+    rows: list[tuple[list[str], list[Cell]]] = [
+        ([str(name)], [Cell(f"{near.weights[0, place]:+.4f}"), Cell(f"{near.weights[place, 0]:+.4f}")])
+        for place, name in enumerate(near.items[1:], 1)
+    ]
+    name = html.shorten(str(near.items[0]))
+    grid = Grid("Neighbours", ["neighbour", "weight to it", "weight from it"], rows)
+    said = html.table(grid, _EDGES) if rows else html.paragraph("It has no neighbours: its weights are all zero.")
+    return html.block(html.heading(f"Neighbours of {name}"), said)
+
+
+def short_list(names: list[Any], most: int = 5) -> str:
+    """The first of some names.
+
+    Examples
+    --------
+    >>> short_list(["tea", "jam", "egg"], most=2)
+    'tea, jam, …'
+    """
+    shown = [html.shorten(str(name), 40) for name in names[:most]]
+    return ", ".join(shown + ["…"] * (len(names) > most))
