@@ -12,11 +12,12 @@ import deql
 from deql import EASE, DeqlError, Interactions, Popularity
 from deql.evaluation.comparison import compare
 from deql.evaluation.model_groups import fit_and_evaluate, parameters
+from deql.evaluation.panels import group_lengths
 from deql.plotting import plots
 from deql.plotting.plots import Labels
 from deql.report import page
 from deql.report.comparison_page import comparison_page
-from deql.report.evaluation_page import curve_metrics, evaluation_page, group_lengths
+from deql.report.evaluation_page import curve_metrics, evaluation_page
 
 pytest.importorskip("matplotlib", reason="reports need matplotlib")
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from deql.models.notebook import model_html
 from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 
@@ -335,6 +338,10 @@ class Recommender(ABC):
         columns = np.concatenate([[middle], others[order[size[order] > 0]]]).astype(np.int32)
         among = self._weights_at(np.repeat(columns, len(columns)), np.tile(columns, len(columns)))
         return Neighbourhood(tuple(self.items_[columns].tolist()), among.reshape(len(columns), -1))
+
+    def plot_neighbours(self, item: ItemId, k: int = 10) -> Figure:
+        """:meth:`neighbours` as a matplotlib figure."""
+        return self.neighbours(item, k).plot()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, which :func:`deql.load` reads.

@@ -1,6 +1,7 @@
-"""Plots as SVG fragments for a page: no file, no script, and colours that follow the page's.
+"""Plots of plain values.
 
-Each function is called with :class:`Labels` where it takes axes, and returns the fragment.
+Each function is called with :class:`Labels` where it takes axes, and returns a fragment of SVG for a page: no file, no
+script, and colours that follow the page's. Its ``panel`` is the same for :func:`deql.plotting.figures.figure`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from numpy.typing import NDArray
 
 from deql.plotting.drawing import (
     COLOURS,
-    INK,
     Labels,
+    Plot,
     colour_of,
     curve,
+    ink,
     log_axis,
     log_range,
     mark,
     marker_of,
     name_rows,
-    plot,
+    on_paper,
     round_ticks,
 )
 
@@ -31,16 +33,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "COLOURS", "Interval", "Labels", "agreement", "band", "costs", "differences", "histogram", "interaction",
-    "intervals", "lines", "optimum", "peaks", "reported_and_found", "scatter", "shares", "splits",
+    "COLOURS", "Interval", "Labels", "agreement", "band", "costs", "differences", "distribution", "histogram",
+    "interaction", "intervals", "lines", "optimum", "peaks", "reported_and_found", "scatter", "shares", "splits",
 ]  # fmt: skip
 
 Interval = tuple[float, float, float]
 
-_DASHED: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 3)), "alpha": 0.6}
+
+def _dashed() -> dict[str, Any]:
+    return {"color": ink(), "linewidth": 0.8, "linestyle": (0, (4, 3)), "alpha": 0.6}
 
 
-@plot
+@Plot
 def intervals(axes: Axes, values: Mapping[str, Interval], colours: Sequence[int] | None = None) -> None:
     """One dot for each model, with its interval: value, low, high; each in its own colour, if none are given."""
     name_rows(axes, list(values))
@@ -50,7 +54,7 @@ def intervals(axes: Axes, values: Mapping[str, Interval], colours: Sequence[int]
         axes.plot([value], [row], marker_of(place), color=colour_of(place), markersize=6)
 
 
-@plot
+@Plot
 def shares(axes: Axes, values: Mapping[str, NDArray[np.float64]]) -> None:
     """Share of users with at least this value, a curve for each model."""
     for row, sample in enumerate(values.values()):
@@ -62,7 +66,22 @@ def shares(axes: Axes, values: Mapping[str, NDArray[np.float64]]) -> None:
     axes.set_ylim(0, 1.02)
 
 
-@plot
+@Plot
+def distribution(axes: Axes, values: Sequence[float]) -> None:
+    """How many of some values, of which most are between 0 and 1, fall into each of twenty ranges; their mean."""
+    sample = np.asarray(values, np.float64)
+    ends = (min(0.0, float(sample.min())), max(1.0, float(sample.max())))
+    counts, edges = np.histogram(sample, bins=20, range=ends)
+    axes.stairs(counts / len(sample), edges, fill=True, color=colour_of(0))
+    mean = float(sample.mean())
+    axes.axvline(mean, color=ink(), linewidth=1.2)
+    side = "left" if mean < sum(ends) / 2 else "right"
+    text = f" mean {mean:.4f} "
+    axes.text(mean, 0.97, text, transform=axes.get_xaxis_transform(), ha=side, va="top", bbox=on_paper())
+    axes.margins(y=0.15)
+
+
+@Plot
 def lines(
     axes: Axes,
     x: Sequence[float] | Sequence[str],
@@ -83,7 +102,7 @@ def lines(
         axes.locator_params(axis="x", integer=True)
 
 
-@plot
+@Plot
 def splits(axes: Axes, values: Mapping[str, NDArray[np.float64]]) -> None:
     """A row for each model: a small dot for each split, a stroke at the mean."""
     name_rows(axes, list(values))
@@ -93,7 +112,7 @@ def splits(axes: Axes, values: Mapping[str, NDArray[np.float64]]) -> None:
         axes.plot([sample.mean()] * 2, [row - 0.13, row + 0.13], color=colour, linewidth=2.5)
 
 
-@plot
+@Plot
 def differences(axes: Axes, values: Mapping[str, tuple[int, NDArray[np.float64], Interval]]) -> None:
     """A row for each pair of models: dots of the pairs, their mean and its interval, against zero.
 
@@ -105,21 +124,22 @@ def differences(axes: Axes, values: Mapping[str, tuple[int, NDArray[np.float64],
     # One model far behind must not squeeze all others onto the zero line.
     limit = 1.1 * max((one for one in reach if one <= 8 * np.median(reach)), default=0.0) or 1.0
     name_rows(axes, list(values))
-    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.axvline(0, color=ink(), linewidth=0.8)
     axes.set_xlim(-limit, limit)
     for row, (place, sample, (value, low, high)) in enumerate(values.values()):
         colour = colour_of(place)
         if reach[row] > limit:
             side = 1 if value > 0 else -1
             text = f"{value:+.4f} →" if side > 0 else f"← {value:+.4f}"
-            axes.text(side * limit, row + 0.1, text, ha="right" if side > 0 else "left", va="center", color=colour)
+            axes.text(side * limit, row + 0.1, text, ha="right" if side > 0 else "left", va="center", color=colour,
+                      bbox=on_paper())  # fmt: skip
             continue
         axes.plot(sample, np.full(len(sample), row), "o", color=colour, markersize=4, alpha=0.5)
         axes.plot([low, high], [row + 0.18, row + 0.18], color=colour, linewidth=2, solid_capstyle="butt")
         axes.plot([value], [row + 0.18], marker_of(place), color=colour, markersize=6)
 
 
-@plot
+@Plot
 def optimum(
     axes: Axes, colour: int, x: Sequence[float], values: Sequence[float], errors: Sequence[float], best: int
 ) -> None:
@@ -132,7 +152,7 @@ def optimum(
     mark(axes, x[best], y[best], f"{axes.get_xlabel()} = {x[best]:g}")
 
 
-@plot
+@Plot
 def peaks(axes: Axes, x: Sequence[float], values: Sequence[Sequence[float]], chosen: Sequence[float]) -> None:
     """Curves over one x, a star at the peak of each and a ring at the x chosen for it; a thin line where x is 1."""
     axes.margins(y=0.14)
@@ -146,15 +166,15 @@ def peaks(axes: Axes, x: Sequence[float], values: Sequence[Sequence[float]], cho
         mark(axes, peak, top, f"{axes.get_xlabel()} = {peak:g}", below=top < max(tops))
 
 
-@plot
+@Plot
 def histogram(axes: Axes, edges: Sequence[float], counts: Sequence[int], between: tuple[float, float]) -> None:
     """How many fall between neighbouring edges; a range of interest is shaded."""
-    axes.axvspan(*between, color=INK, alpha=0.12, linewidth=0)
+    axes.axvspan(*between, color=ink(), alpha=0.12, linewidth=0)
     axes.stairs(counts, edges, fill=True, color=colour_of(0))
     axes.set_xlim(min(0.0, edges[0]), max(edges[-1], between[1]))
 
 
-@plot
+@Plot
 def band(axes: Axes, x: Sequence[float], values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
     """One curve over a log axis, and the band that it lies in."""
     place = log_axis(axes, x)
@@ -163,7 +183,7 @@ def band(axes: Axes, x: Sequence[float], values: Sequence[float], low: Sequence[
     curve(axes, 0, places, values, marker=True)
 
 
-@plot
+@Plot
 def interaction(
     axes: Axes,
     values: Mapping[int, Mapping[float, float]],
@@ -186,7 +206,7 @@ def interaction(
         mark(axes, place[best[0]], best[1], f"{best[1]:.4f}")
 
 
-@plot
+@Plot
 def scatter(axes: Axes, points: Sequence[tuple[float, float, float]], best: int) -> None:
     """Points x (on a log axis), y, and how strong each is, from 0 to 1; the best one is marked."""
     place = log_axis(axes, sorted({x for x, _, _ in points}))
@@ -197,7 +217,7 @@ def scatter(axes: Axes, points: Sequence[tuple[float, float, float]], best: int)
     mark(axes, place[points[best][0]], points[best][1], "best")
 
 
-@plot
+@Plot
 def agreement(axes: Axes, x: Sequence[float], y: Sequence[float], best: int) -> None:
     """Two measurements of the same things against each other; the best one is marked."""
     axes.margins(x=0.06, y=0.14)
@@ -206,20 +226,20 @@ def agreement(axes: Axes, x: Sequence[float], y: Sequence[float], best: int) -> 
     axes.locator_params(axis="x", nbins=5)
 
 
-@plot
+@Plot
 def reported_and_found(axes: Axes, values: Mapping[str, tuple[float | None, float | None]], border: float) -> None:
     """A row for each thing: a ring where it was reported, a dot where it was found; a thin line at the border."""
     name_rows(axes, list(values), height=0.38)
-    axes.axvline(border, **_DASHED)
+    axes.axvline(border, **_dashed())
     for row, (reported, found) in enumerate(values.values()):
         if found is not None:
-            axes.plot([found], [row], "o", color=INK, markersize=4.5)
+            axes.plot([found], [row], "o", color=ink(), markersize=4.5)
         if reported is not None:
-            axes.plot([reported], [row], "o", color=INK, markersize=8, fillstyle="none")
+            axes.plot([reported], [row], "o", color=ink(), markersize=8, fillstyle="none")
     axes.set_xlim(left=0)
 
 
-@plot
+@Plot
 def costs(axes: Axes, groups: Mapping[str, Sequence[tuple[float, float]]], floor: tuple[str, float]) -> None:
     """Points on log axes, a colour and a name for each group; ``floor`` names a thin line and says where it is."""
     xs = log_range([x for group in groups.values() for x, _ in group])
@@ -230,8 +250,9 @@ def costs(axes: Axes, groups: Mapping[str, Sequence[tuple[float, float]]], floor
         getattr(axes, f"set_{axis}ticks")(ticks, [f"{tick:g}" for tick in ticks])
         getattr(axes, f"set_{axis}lim")(low, high)
     axes.minorticks_off()
-    axes.axhline(floor[1], **_DASHED)
-    axes.text(0.99, floor[1], floor[0], transform=axes.get_yaxis_transform(), ha="right", va="top", fontsize=9)
+    axes.axhline(floor[1], **_dashed())
+    axes.text(0.99, floor[1], floor[0], transform=axes.get_yaxis_transform(), ha="right", va="top", fontsize=9,
+              bbox=on_paper())  # fmt: skip
     for row, (group, points) in enumerate(groups.items()):
         colour = colour_of(row)
         axes.plot(*zip(*points, strict=True), marker_of(row), color=colour, markersize=6, alpha=0.7)
@@ -239,10 +260,10 @@ def costs(axes: Axes, groups: Mapping[str, Sequence[tuple[float, float]]], floor
         across = math.log(middle / xs[0]) / math.log(xs[1] / xs[0])
         side = "left" if across < 0.3 else "right" if across > 0.7 else "center"
         axes.annotate(group, (middle, max(y for _, y in points)), (0, 6), textcoords="offset points", ha=side,
-                      color=colour)  # fmt: skip
+                      color=colour, bbox=on_paper())  # fmt: skip
 
 
 def _mark_equal(axes: Axes) -> None:
     """A thin line where b is a."""
-    axes.axvline(1, **_DASHED)
-    axes.text(1, 0.02, " b = a", transform=axes.get_xaxis_transform(), va="bottom")
+    axes.axvline(1, **_dashed())
+    axes.text(1, 0.02, " b = a", transform=axes.get_xaxis_transform(), va="bottom", bbox=on_paper())

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from deql.ranking.notebook import explanation_html, neighbourhood_html, short_list
+from deql.plotting.drawing import Labels
+from deql.plotting.figures import figure
+from deql.plotting.item_plots import contributions, neighbourhood
+from deql.ranking.notebook import explanation_html, explanation_rows, neighbourhood_html, short_list
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 __all__ = ["Contribution", "Edge", "Explanation", "Neighbourhood"]
@@ -74,6 +78,11 @@ class Explanation(Sequence[Contribution]):
     def _repr_html_(self) -> str:
         return explanation_html(self)
 
+    def plot(self) -> Figure:
+        """A bar for each part; together they are the score. Needs matplotlib (extra ``report``)."""
+        labels = Labels("explanation", f"Why {short_list([self.item])}: score {self.score:.4f}", "adds to the score")
+        return figure([contributions.panel(labels, explanation_rows(self))], width=6.5)
+
 
 class Edge(NamedTuple):
     """That having ``source`` adds ``weight`` to the score of ``target``."""
@@ -123,3 +132,10 @@ class Neighbourhood:
 
     def _repr_html_(self) -> str:
         return neighbourhood_html(self)
+
+    def plot(self) -> Figure:
+        """The graph: an arrow's width is its weight's size. Needs matplotlib (extra ``report``)."""
+        title = f"Neighbours of {short_list([self.items[0]])}: arrows point to whose score they add to"
+        labels = Labels("neighbourhood", title, "")
+        names = [str(name) for name in self.items]
+        return figure([neighbourhood.panel(labels, names, self.weights)], width=7.5, height=5.2)

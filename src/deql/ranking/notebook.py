@@ -63,7 +63,8 @@ def explanation_rows(why: Explanation, most: int = _PARTS) -> list[tuple[str, fl
     """The parts of a score by name, and what is left of it in a last row; together they are the score."""
     rows = [(str(part.item), part.value) for part in why.parts[:most]]
     left = why.score - sum(value for _, value in rows)
-    what = f"{len(why.parts) - most:,} more and the rest" if len(why.parts) > most else "the rest"
+    more = [f"{len(why.parts) - most:,} more"] if len(why.parts) > most else []
+    what = " and ".join(more + ["the rest"] * (why.rest != 0 or not more))
     return rows + [(what, left)] * (left != 0 or not rows)
 
 

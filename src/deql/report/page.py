@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deql._system.tables import Cell, Grid
 from deql._version import __version__
 from deql.errors import DeqlError
+from deql.plotting.drawing import Panel
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,6 +29,11 @@ class Figure:
 
     svg: str
     caption: str
+
+    @classmethod
+    def of(cls, panel: Panel, caption: str) -> Figure:
+        """A panel drawn for the page."""
+        return cls(panel.svg(), caption)
 
 
 def need_report_extra() -> None:
