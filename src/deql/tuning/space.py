@@ -15,12 +15,15 @@ from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
 __all__ = [
-    "NAMED", "PARAMETERS", "Point", "RuleParameters", "Space", "SpaceLike", "as_space", "format_parameters",
+    "NAMED", "PARAMETERS", "PLAIN", "Point", "RuleParameters", "Space", "SpaceLike", "as_space", "format_parameters",
     "ridges_around", "with_axes",
 ]  # fmt: skip
 
 RuleParameters = dict[str, float]
 """Parameters for ``with_rule``: b or xi, and popularity_power."""
+
+PLAIN: RuleParameters = {"b": 0.0, "popularity_power": 0.0}
+"""The rule of EDLAE, and of EASE where nothing is dropped."""
 
 _BELOW, _ABOVE = 2, 3
 
@@ -111,13 +114,17 @@ class Space:
         return [
             Point(l2, dropout, user_power)
             for user_power in self.user_power
-            for l2, dropout in product(self.l2 or ridges_around(mean_diagonal(user_power)), self.dropout)
+            for l2, dropout in product(self.ridges(mean_diagonal(user_power)), self.dropout)
         ]
 
     def rules(self) -> list[RuleParameters]:
         """All combinations that share an inverse."""
         main = [{"b": b} for b in self.b] + [{"xi": xi} for xi in self.xi]
         return [rule | {"popularity_power": power} for power in self.popularity_power for rule in main]
+
+    def ridges(self, mean_diagonal: float) -> tuple[float, ...]:
+        """The values of l2 where the Gram matrix has this mean diagonal."""
+        return self.l2 or ridges_around(mean_diagonal)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import lower_is_better
 from deql.tuning.budget import Budget, inverses_of_screening
-from deql.tuning.space import Point, RuleParameters, format_parameters
+from deql.tuning.space import PLAIN, Point, RuleParameters, format_parameters
 from deql.tuning.trainer import Trainer
 
-__all__ = ["TIE", "Trial", "TrialStore"]
+__all__ = ["TIE", "Trial", "TrialStore", "tie"]
 
 TIE = 0.1
 """Of the metric's standard error over users: a gain below it is a tie.
@@ -53,6 +53,11 @@ class Trial:
     error: float = math.nan
 
 
+def tie(trial: Trial) -> float:
+    """What another trial must be better by to count as better."""
+    return 0.0 if math.isnan(trial.error) else TIE * trial.error
+
+
 @dataclass(eq=False)
 class TrialStore:
     """Runs trials, each of them once: what the journal has is remembered, not measured again.
@@ -68,10 +73,15 @@ class TrialStore:
         The first one decides.
     journal : Journal
     budget : Budget
+        Of the search.
     tell : callable or None
         The log callback: called with a line for each trial.
+    whole_budget : Budget
+        Of everything, baselines included; no limit where none was asked for.
     screened, trials : dict of Point to Trial
         What was measured on the sample, and on the whole data.
+    baselines : dict of Point to Trial
+        What was measured for the baselines alone, with the one rule that they have.
     planned : int or None
         How many trials there will be, if that is known or can be guessed.
     guessed : bool
@@ -91,6 +101,7 @@ class TrialStore:
     journal: Journal
     budget: Budget
     tell: LogCallback | None = None
+    whole_budget: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
         self.planned: int | None = None
@@ -104,24 +115,33 @@ class TrialStore:
         self._sign = -1.0 if lower_is_better(self.metrics[0]) else 1.0
         self.screened: dict[Point, Trial] = {}
         self.trials: dict[Point, Trial] = {}
+        self.baselines: dict[Point, Trial] = {}
+        kept = {
+            "look": (self.screened, self.metrics[:1], len(self.rules)),
+            "point": (self.trials, self.metrics, len(self.rules)),
+            "baseline": (self.baselines, self.metrics, 1),
+        }
         for record in self.journal.records:
-            step = record["step"]
-            if step in ("look", "point"):
-                known, metrics = (self.screened, self.metrics[:1]) if step == "look" else (self.trials, self.metrics)
+            if record["step"] in kept:
+                known, metrics, rules = kept[record["step"]]
                 trial = _trial(record)
-                if trial is None or (trial.failure is None and not self._is_whole(trial, metrics)):
+                if trial is None or (trial.failure is None and not _is_whole(trial, metrics, rules)):
                     raise JournalError(f"{self.journal.path} is damaged: delete it to begin again")
                 known[trial.point] = trial
 
     @property
     def spent(self) -> float:
         """Seconds, all runs of the search together."""
-        return _seconds(self.screened) + _seconds(self.trials)
+        return _seconds(self.screened) + _seconds(self.trials) + _seconds(self.baselines)
 
     @property
     def inverses(self) -> float:
-        """What was spent in inverses: one for each trial, and the share that each screening has of one."""
-        return len(self.trials) + self.screening_cost * len(self.screened)
+        """What was spent in inverses: one for each trial, and the share that each screening has of one.
+
+        Baselines count where a budget is for everything.
+        """
+        extra = len(self.baselines) if self.whole_budget.limited else 0
+        return len(self.trials) + self.screening_cost * len(self.screened) + extra
 
     @property
     def end_inverses(self) -> int:
@@ -143,12 +163,7 @@ class TrialStore:
 
     def may_measure(self, point: Point) -> bool:
         """Whether the point is measured or that can be afforded, and the end after it; one always can."""
-        inverses, seconds = self.budget.inverses, self.budget.seconds
-        if point in self.trials or not self.trials:
-            return True
-        if inverses is not None and self.inverses + 1 + self.end_inverses > inverses:
-            return False
-        return seconds is None or self.spent + self._trial_seconds() * (1 + self.end_inverses) <= seconds
+        return point in self.trials or not self.trials or self._has_room(self.budget)
 
     @property
     def affordable(self) -> int | None:
@@ -159,8 +174,7 @@ class TrialStore:
 
     def least_gain(self, point: Point) -> float:
         """What another point must be better by to count as better."""
-        error = self.trials[point].error
-        return 0.0 if math.isnan(error) else TIE * error
+        return tie(self.trials[point])
 
     def screen(self, point: Point) -> float:
         """What the point is worth on the sample of items, larger is better."""
@@ -169,7 +183,7 @@ class TrialStore:
             trial, _ = self._run(self.small, point, self.metrics[:1])
             self._append("look", trial)
             self.screened[point] = trial
-        return self._worth(self.screened[point])
+        return self.worth(self.screened[point])
 
     def measure(self, point: Point, journaled: bool = True) -> float:
         """What the point is worth, larger is better.
@@ -185,12 +199,36 @@ class TrialStore:
             self._keep_zero(trial, found)
             if self.tell is not None:
                 self.tell(self._line(trial))
-        return self._worth(self.trials[point])
+        return self.worth(self.trials[point])
+
+    def plain(self, point: Point) -> Trial | None:
+        """What was measured at the point with b = 0 and no popularity_power; None if nothing was."""
+        if point in self.baselines or PLAIN not in self.rules:
+            return self.baselines.get(point)
+        trial, place = self.trials.get(point), self.rules.index(PLAIN)
+        return trial and replace(trial, values={metric: [values[place]] for metric, values in trial.values.items()})
+
+    def measure_plain(self, point: Point, name: str) -> float | None:
+        """What the point is worth with b = 0 and no popularity_power; None if that cannot be afforded.
+
+        ``name`` is the baseline's for which it is measured.
+        """
+        trial = self.plain(point)
+        if trial is None:
+            if not self._has_room(self.whole_budget):
+                return None
+            trial, _ = self._run(self.full, point, self.metrics, [PLAIN])
+            self._append("baseline", trial)
+            self.baselines[point] = trial
+            if self.tell is not None:
+                found = trial.failure or f"{self.metrics[0]} {trial.values[self.metrics[0]][0]:.4f}"
+                self.tell(f"{name} to compare with: {format_parameters(point._asdict())}: {found}")
+        return self.worth(trial)
 
     def best_so_far(self) -> Point | None:
         """The best point measured, or, before any was, the best one screened; None if no point gave a model."""
         for known in (self.trials, self.screened):
-            best = max(known.values(), key=self._worth, default=None)
+            best = max(known.values(), key=self.worth, default=None)
             if best is not None and best.failure is None:
                 return best.point
         return None
@@ -200,25 +238,28 @@ class TrialStore:
         values = [self._sign * value for value in trial.values[self.metrics[0]]]
         return values.index(max(values))
 
-    def _is_whole(self, trial: Trial, metrics: list[str]) -> bool:
-        """Whether a trial of the journal has a value for each metric and rule."""
-        return all(
-            len(values := trial.values.get(metric, ())) == len(self.rules) and np.isfinite(values).all()
-            for metric in metrics
-        )
+    def _has_room(self, budget: Budget) -> bool:
+        """Whether the budget has room for a trial more, and for the end after it."""
+        if budget.inverses is not None and self.inverses + 1 + self.end_inverses > budget.inverses:
+            return False
+        ahead = self._trial_seconds() * (1 + self.end_inverses)
+        return budget.seconds is None or self.spent + ahead <= budget.seconds
 
-    def _worth(self, trial: Trial) -> float:
+    def worth(self, trial: Trial) -> float:
+        """What the best rule of a trial is worth, larger is better; −∞ where there is no model."""
         if trial.failure is not None:
             return -math.inf
         return self._sign * trial.values[self.metrics[0]][self.best_rule(trial)]
 
-    def _run(self, trainer: Trainer, point: Point, metrics: list[str]) -> tuple[Trial, list[Evaluation]]:
+    def _run(
+        self, trainer: Trainer, point: Point, metrics: list[str], rules: list[RuleParameters] | None = None
+    ) -> tuple[Trial, list[Evaluation]]:
         begin = time.perf_counter()
         values: dict[str, list[float]] = {}
         found: list[Evaluation] = []
         failure, error = None, math.nan
         try:
-            found = trainer.evaluate(point, self.rules, metrics)
+            found = trainer.evaluate(point, self.rules if rules is None else rules, metrics)
             values = {metric: [one.means[metric] for one in found] for metric in metrics}
             if not np.isfinite(list(values.values())).all():
                 values, failure = {}, f"{metrics[0]} is not finite"
@@ -257,7 +298,7 @@ class TrialStore:
         if trial.failure is not None:
             return f"{place}: {where}: no model, {trial.failure}"
         rule = self.best_rule(trial)
-        best = self._sign * max(self._worth(one) for one in self.trials.values())
+        best = self._sign * max(self.worth(one) for one in self.trials.values())
         words = f"{trial.values[name][rule]:.4f} at {format_parameters(self.rules[rule])}"
         line = f"{place}: {where}: {name} {words} (best so far {best:.4f})"
         left = max(self.planned or done, done) - done
@@ -268,6 +309,11 @@ class TrialStore:
 
 def _seconds(trials: Mapping[Point, Trial]) -> float:
     return sum(trial.seconds for trial in trials.values())
+
+
+def _is_whole(trial: Trial, metrics: list[str], rules: int) -> bool:
+    """Whether a trial of the journal has a value for each metric and rule."""
+    return all(len(values := trial.values.get(metric, ())) == rules and np.isfinite(values).all() for metric in metrics)
 
 
 def _trial(record: dict[str, Any]) -> Trial | None:

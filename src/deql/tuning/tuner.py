@@ -15,6 +15,7 @@ from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
 from deql.split.parts import SplitOrInteractions
+from deql.tuning.baselines import measure_baselines
 from deql.tuning.budget import Budget
 from deql.tuning.forecast import forecast
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna, search_walk
@@ -140,7 +141,7 @@ def tune(
     }  # fmt: skip
     path = None if journal is None else Path(journal)
     with Journal(path, identity) as log:
-        store = TrialStore(full, small, chosen.rules(), metrics, log, limit, tell)
+        store = TrialStore(full, small, chosen.rules(), metrics, log, limit, tell, Budget.parse(budget))
         if search != "optuna" and not store.trials.keys() | store.screened.keys() <= set(points):
             raise JournalError(f"{path} has points that are not in the space: delete it to begin again")
         complete = True
@@ -153,6 +154,7 @@ def tune(
                 search_grid(store, points)
             else:
                 search_walk(store, PointGrid(points, full.mean_diagonal))
+            measure_baselines(store, chosen)
         except KeyboardInterrupt:
             complete = False
             best = store.best_so_far()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +134,12 @@ class Tuning:
     seconds : float
         What all took, the end included, all runs of the search together.
     journal : Path or None
+    baselines : dict of str to dict
+        What people know already, measured on the same validation users: "popularity", the best "EASE" (b, dropout and
+        powers 0) and the best "EDLAE" (b and powers 0), each with the columns of ``table``. One that a budget left no
+        room for is not there.
+    baseline_inverses : int
+        How many inverses were made for them alone.
     """
 
     model: LinearAutoencoder
@@ -154,6 +160,8 @@ class Tuning:
     failures: list[str]
     seconds: float
     journal: Path | None
+    baselines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    baseline_inverses: int = 0
 
     @property
     def sentence(self) -> str:
@@ -189,6 +197,7 @@ class Tuning:
             "ridges": list(self.ridges), "inverses": self.inverses, "left_out": self.left_out,
             "failures": self.failures, "notes": self.notes, "models": self.table.height, "seconds": self.seconds,
             "journal": None if self.journal is None else str(self.journal),
+            "baselines": self.baselines, "baseline_inverses": self.baseline_inverses,
         }  # fmt: skip
 
     def __str__(self) -> str:

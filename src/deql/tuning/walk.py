@@ -96,7 +96,7 @@ class PointGrid:
         power = min(powers, key=lambda one: abs(one - _START_USER_POWER))
         dropouts = sorted({point.dropout for point in self.points})
         dropout = min(dropouts, key=lambda one: abs(one - _START_DROPOUT))
-        return Point(self._nearest_ridge(power, self.mean_diagonal(power)), dropout, power)
+        return Point(self.nearest_ridge(power, self.mean_diagonal(power)), dropout, power)
 
     def neighbours(self, point: Point) -> list[Point]:
         """The next points along each axis, larger values first."""
@@ -107,13 +107,13 @@ class PointGrid:
         here = self.mean_diagonal(point.user_power)
         for power in _beside(powers, point.user_power):
             scale = self.mean_diagonal(power) / here if here > 0 else 1.0
-            found.append(Point(self._nearest_ridge(power, point.l2 * scale), point.dropout, power))
+            found.append(Point(self.nearest_ridge(power, point.l2 * scale), point.dropout, power))
         return found
 
     def _ridges(self, user_power: float) -> list[float]:
         return sorted({point.l2 for point in self.points if point.user_power == user_power})
 
-    def _nearest_ridge(self, user_power: float, aim: float) -> float:
+    def nearest_ridge(self, user_power: float, aim: float) -> float:
         """The l2 whose ratio to ``aim`` is nearest to 1; where there is none to compare with, the smallest."""
         ridges = self._ridges(user_power)
         positive = [l2 for l2 in ridges if l2 > 0]

@@ -14,7 +14,8 @@ from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.significance import paired_t
 from deql.metrics import lower_is_better
 from deql.models import DEQL
-from deql.tuning.space import PARAMETERS, Point, RuleParameters, Space, format_parameters, ridges_around
+from deql.tuning.baselines import baseline_rows, popularity_row, popularity_values
+from deql.tuning.space import PARAMETERS, PLAIN, Point, RuleParameters, Space, format_parameters
 from deql.tuning.trials import Trial, TrialStore
 from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
 
@@ -38,7 +39,8 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     journal and not computed again.
     """
     trainer, data = store.full, store.full.data
-    rows = _leaderboard(store)
+    rows, baselines = _leaderboard(store), baseline_rows(store)
+    rows = _with_better_baseline(rows, list(baselines.values()), space, points is None, store.metrics[0])
     failures = [
         f"{format_parameters(trial.point._asdict())} ({trial.failure})"
         for known in (store.trials, store.screened) for trial in known.values() if trial.failure is not None
@@ -53,7 +55,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         curve, baseline, users, fitted = _examine(store, rows)
         store.journal.append({
             "step": "end", "best": winner, "curve": vars(curve), "rival": vars(baseline), "judged": users,
-            "complete": complete, "seconds": time.perf_counter() - begin,
+            "popularity": popularity_values(store), "complete": complete, "seconds": time.perf_counter() - begin,
         })  # fmt: skip
         end, begin = store.journal.records[-1], time.perf_counter()
     if data.final is not data.train:
@@ -63,13 +65,17 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
     seconds = store.spent + end.get("seconds", 0.0) + time.perf_counter() - begin
     numbers = {name: _numbers(end["rival"][name]) for name in _TESTED}
+    # Journals of earlier versions have no popularity.
+    popularity = _numbers(end["popularity"]) if "popularity" in end else popularity_values(store)
+    baselines = {"popularity": popularity_row(popularity)} | baselines
     return Tuning(
         model=model, table=_frame(rows, store.metrics), metric=store.metrics[0], best=winner,
         curve=BCurve(**_numbers(end["curve"])), rival=BaselineComparison(**end["rival"] | numbers), space=space,
         looks=_frame(_screened(store), store.metrics[:1]), judged=end["judged"], how=data.how, complete=complete,
-        ridges=space.l2 or ridges_around(trainer.mean_diagonal(winner["user_power"])), points=points,
+        ridges=space.ridges(trainer.mean_diagonal(winner["user_power"])), points=points,
         inverses=sum(trial.failure is None for trial in store.trials.values()),
         left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
+        baselines=baselines, baseline_inverses=sum(trial.failure is None for trial in store.baselines.values()),
     )  # fmt: skip
 
 
@@ -81,6 +87,7 @@ def _check_end(end: dict[str, Any] | None, path: Path | None) -> None:
             BaselineComparison(**end["rival"] | {"value": _numbers(end["rival"]["value"])})
             for number in (end["judged"], end.get("seconds", 0.0), *(end["rival"][name] for name in _TESTED)):
                 _numbers(number) + 0.0
+            dict(_numbers(end.get("popularity", {})))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise JournalError(
             f"the last step of {path} is damaged: delete that line, and the same command measures it again"
@@ -140,6 +147,26 @@ def _leaderboard(store: TrialStore) -> list[Row]:
         for place in range(len(store.rules))
     ]  # fmt: skip
     return [_row(store.trials[point], store.rules[place], place) for _, point, place in sorted(found)]
+
+
+def _with_better_baseline(rows: list[Row], baselines: list[Row], space: Space, between: bool, metric: str) -> list[Row]:
+    """The rows, and before them a baseline of this space that does better, so that no winner is worse than one.
+
+    ``between`` says whether the search may go between the values of the space.
+    """
+
+    def has(name: str, value: float) -> bool:
+        values = getattr(space, name)
+        return value in values or (between and min(values) <= value <= max(values))
+
+    sign = -1.0 if lower_is_better(metric) else 1.0
+    mine = [
+        row for row in baselines if PLAIN in space.rules() and has("dropout", row["dropout"]) and has("user_power", 0)
+    ]
+    best = max(mine, key=lambda row: sign * float(row[metric]), default=None)
+    if rows and best is not None and sign * best[metric] > sign * rows[0][metric]:
+        return [best, *rows]
+    return rows
 
 
 def _screened(store: TrialStore) -> list[Row]:

@@ -1,0 +1,77 @@
+"""What people know already, measured on the same validation users: popularity, the best EASE, the best EDLAE.
+
+EASE and EDLAE are points of the search (b = 0, no powers), so what the search measured of them is used as it is; only
+what it did not come by is measured for them alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from deql.evaluation import evaluate
+from deql.metrics import METRICS, parse_metric
+from deql.models import Popularity
+from deql.tuning.space import PARAMETERS, PLAIN, Point, Space
+from deql.tuning.trials import TrialStore, tie
+from deql.tuning.walk import PointGrid, walk
+
+__all__ = ["baseline_rows", "measure_baselines", "popularity_row", "popularity_values"]
+
+
+def measure_baselines(store: TrialStore, space: Space) -> None:
+    """Tune l2 of EASE, and of EDLAE with the dropout of the best point, by walks along the ridges of the space.
+
+    Both walks begin at the ridge that holds items back as much as the best point does: where a share p is dropped,
+    p/(1−p) of the diagonal is added to the Gram matrix beside l2.
+    """
+    best = store.best_so_far()
+    if best is None:
+        return
+    own, mean = store.full.mean_diagonal(best.user_power), store.full.mean_diagonal(0.0)
+    ratio = best.l2 / own if own > 0 else 1.0
+    _walk_ridges(store, space, 0.0, (ratio + best.dropout / (1 - best.dropout)) * mean, "EASE")
+    if best.dropout > 0:
+        _walk_ridges(store, space, best.dropout, ratio * mean, "EDLAE")
+
+
+def baseline_rows(store: TrialStore) -> dict[str, dict[str, Any]]:
+    """The best EASE and the best EDLAE that were measured, by name, as rows of the leaderboard."""
+    places = [point for point in [*store.trials, *store.baselines] if point.user_power == 0]
+    known = [(point, trial) for point in places if (trial := store.plain(point)) is not None and trial.values]
+    found = {}
+    for name, dropped in (("EASE", False), ("EDLAE", True)):
+        mine = [(point, trial) for point, trial in known if dropped or point.dropout == 0]
+        if mine:
+            # Of equal ones the smaller parameters, as on the leaderboard.
+            point, trial = min(mine, key=lambda one: (-store.worth(one[1]), one[0]))
+            values = {metric: several[0] for metric, several in trial.values.items()}
+            found[name] = point._asdict() | {"b": None, "xi": None} | PLAIN | values
+    return found
+
+
+def popularity_values(store: TrialStore) -> dict[str, float]:
+    """What popularity is worth, by metric; NaN for errors, which need scores on the scale of the data."""
+    data = store.full.data
+    wanted = [metric for metric in store.metrics if METRICS[parse_metric(metric)[0]].of != "errors"]
+    means = evaluate(Popularity().fit(data.train), data.validation, wanted).means
+    return dict.fromkeys(store.metrics, math.nan) | means
+
+
+def popularity_row(values: dict[str, float]) -> dict[str, Any]:
+    """Popularity as a row of the leaderboard: it has no parameters."""
+    return dict.fromkeys(PARAMETERS) | values
+
+
+def _walk_ridges(store: TrialStore, space: Space, dropout: float, aim: float, name: str) -> None:
+    points = [Point(l2, dropout, 0.0) for l2 in space.ridges(store.full.mean_diagonal(0.0))]
+    grid = PointGrid(points, store.full.mean_diagonal)
+
+    def least_gain(point: Point) -> float:
+        trial = store.plain(point)
+        return 0.0 if trial is None else tie(trial)
+
+    walk(
+        Point(grid.nearest_ridge(0.0, aim), dropout, 0.0), grid.neighbours,
+        lambda point, _: store.measure_plain(point, name), least_gain,
+    )  # fmt: skip
