@@ -23,7 +23,7 @@ _STYLE = """
 .deql.deql tr{background:none}.deql.deql tbody tr:hover{background:rgba(128,128,128,.12)}
 .deql.deql th,.deql.deql td{padding:.15em .9em .15em 0;text-align:right;white-space:nowrap;vertical-align:baseline;
 border:0;border-bottom:1px solid rgba(128,128,128,.3);font-weight:400;max-width:none}
-.deql.deql thead th{opacity:.75;font-weight:600}
+.deql.deql thead th{opacity:.75;font-weight:600;white-space:normal;overflow-wrap:normal;vertical-align:bottom}
 .deql.deql tbody th,.deql.deql .name{text-align:left;white-space:normal}
 .deql.deql td strong{background:rgba(240,180,40,.28);padding:0 .25em;border-radius:.2em}
 .deql.deql .spread{opacity:.7;font-size:.9em}
@@ -121,7 +121,7 @@ def table(grid: Grid, most: int | None = None, below: Mapping[int, str] | None =
     rows = grid.rows if most is None or len(grid.rows) <= most + 1 else grid.rows[:most]
     sides = grid.alignment if rows else ["left"] * len(grid.header)
     head = "".join(
-        f'<th scope="col"{_LEFT if side == "left" else ""}>{escape(name)}</th>'
+        f'<th scope="col"{_LEFT if side == "left" else ""}>{_breakable(name)}</th>'
         for name, side in zip(grid.header, sides, strict=True)
     )
     body = ""
@@ -172,6 +172,11 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
     """
     line = one_line(text)
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _breakable(name: str) -> str:
+    """A column's name that may go over several lines: columns of numbers are narrower than popularity_power."""
+    return escape(name).replace("_", "_<wbr>")
 
 
 def _value(cell: Cell) -> str:

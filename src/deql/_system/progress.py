@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from deql._system.notebook_progress import ProgressCallback, in_notebook, notebook_stages
+
 __all__ = ["ProgressCallback", "Stage", "stages"]
 
-ProgressCallback = Callable[[int, int], None]
 Stage = Callable[[str], ProgressCallback | None]
 
 
@@ -28,6 +29,10 @@ def stages(show: bool) -> Iterator[Stage]:
     """
     if not show:
         yield lambda _label: None
+        return
+    if in_notebook():
+        with notebook_stages() as stage:
+            yield stage
         return
     from rich.console import Console
     from rich.progress import (

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "COLOURS", "Interval", "Labels", "agreement", "band", "costs", "differences", "distribution", "histogram",
-    "interaction", "intervals", "lines", "optimum", "peaks", "reported_and_found", "scatter", "shares", "splits",
+    "COLOURS", "Interval", "Labels", "agreement", "band", "costs", "differences", "distribution", "effect",
+    "histogram", "interaction", "intervals", "lines", "optimum", "peaks", "reported_and_found", "scatter", "shares",
+    "splits",
 ]  # fmt: skip
 
 Interval = tuple[float, float, float]
@@ -204,6 +205,61 @@ def interaction(
     axes.set_ylim(limits[0] - margin, limits[1] + 2 * margin)
     if best is not None:
         mark(axes, place[best[0]], best[1], f"{best[1]:.4f}")
+
+
+@Plot
+def effect(
+    axes: Axes,
+    values: Mapping[float, float],
+    best: tuple[float, float] | None,
+    limits: tuple[float, float],
+    references: Mapping[str, float],
+    log: bool,
+    line: bool,
+) -> None:
+    """y by x, as a line or as dots; the best is marked, and thin lines stand for what is known already.
+
+    ``limits`` are the least and the greatest y of several figures with one scale. A reference far from these is written
+    at the edge instead.
+    """
+    xs = list(values)
+    place = log_axis(axes, xs) if log else dict(zip(xs, xs, strict=True))
+    room = (limits[1] - limits[0]) or abs(limits[1]) * 0.1 or 0.01
+    near = {name: y for name, y in references.items() if limits[0] - room < y < limits[1] + room}
+    low, high = min(limits[0], *near.values(), limits[1]), max(limits[1], *near.values(), limits[0])
+    margin = 0.12 * ((high - low) or room)
+    axes.set_ylim(low - (1.6 if len(near) < len(references) else 1) * margin, high + 1.6 * margin)
+    if line:
+        curve(axes, 0, [place[x] for x in xs], list(values.values()), marker=True)
+    else:
+        axes.plot([place[x] for x in xs], list(values.values()), "o", color=colour_of(0), markersize=5, alpha=0.6)
+    if not log:
+        axes.margins(x=0.06)
+        if line:
+            axes.set_xticks(_apart(xs), [f"{x:g}" for x in _apart(xs)])
+    if best is not None:
+        mark(axes, place[best[0]], best[1], f"{best[1]:.4f}")
+    for name, y in references.items():
+        below, colour = y < limits[0], colour_of(1 if name == "EASE" else 2)
+        where, arrow = (axes.get_ylim()[0], " ↓") if below else (axes.get_ylim()[1], " ↑")
+        side = "bottom" if below else "top"
+        if name in near:
+            where, arrow, side = y, "", "top"
+            axes.axhline(y, color=colour, linewidth=1.2, linestyle=(0, (5, 2)))
+        # Above the grid, below the curve, and at the end that the curve is farther from.
+        first, last = (abs(values[x] - where) for x in (xs[0], xs[-1]))
+        across, end = (0.99, "right") if last >= first else (0.01, "left")
+        axes.text(across, where, f"{name} {y:.4f}{arrow}", transform=axes.get_yaxis_transform(), ha=end, va=side,
+                  fontsize=9, color=colour, bbox=on_paper(), zorder=1.6)  # fmt: skip
+
+
+def _apart(xs: Sequence[float]) -> list[float]:
+    """Values whose labels do not touch."""
+    shown: list[float] = []
+    for x in xs:
+        if not shown or x - shown[-1] >= 0.07 * (xs[-1] - xs[0]):
+            shown.append(x)
+    return shown
 
 
 @Plot

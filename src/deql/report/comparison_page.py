@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ __all__ = ["comparison_page"]
 
 def comparison_page(title: str, about: Mapping[str, str], comparison: Comparison) -> str:
     """The whole page; ``about`` tells of the data, in words."""
+    comparison = _with_short_names(comparison)
     numbers, star = comparison_legend(comparison)
     return page.render(
         "comparison", title, about=about, numbers=numbers, star=star, names=comparison.names,
@@ -30,6 +32,12 @@ def comparison_page(title: str, about: Mapping[str, str], comparison: Comparison
         ],
         tests=[*significance_grids(comparison), *_pair_grids(comparison)],
     )  # fmt: skip
+
+
+def _with_short_names(comparison: Comparison) -> Comparison:
+    short = page.short_names({name: model["parameters"] for name, model in comparison.models.items()})
+    models = {short[name]: model for name, model in comparison.models.items()}
+    return replace(comparison, models=models, baseline=comparison.baseline and short[comparison.baseline])
 
 
 def _pair_grids(comparison: Comparison) -> list[Grid]:

@@ -64,6 +64,9 @@ def evaluation_page(
     metrics : sequence of str
         What was asked for.
     """
+    short = page.short_names(models)
+    models = {short[name]: parameters for name, parameters in models.items()}
+    results = {short[name]: result for name, result in results.items()}
     per_user = [metric for metric in metrics if all(metric in one.per_user for one in results.values())]
     bounds = {name: {metric: one.interval(metric) for metric in per_user} for name, one in results.items()}
     measured = next(iter(results.values())).means

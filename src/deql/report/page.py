@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from deql._system import html
 from deql._system.tables import Cell, Grid
 from deql._version import __version__
 from deql.errors import DeqlError
@@ -14,9 +16,11 @@ from deql.plotting.drawing import Panel
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 __all__ = [
-    "Figure", "anchor", "need_report_extra", "parameter_grid", "plain_grid", "render", "standalone", "with_symbols",
+    "Figure", "anchor", "need_report_extra", "parameter_grid", "plain_grid", "render", "short_names", "standalone",
+    "with_symbols", "without_equal",
 ]  # fmt: skip
 
 _SYMBOLS = "●■◆▲▼✚✖★"
@@ -62,6 +66,50 @@ def parameter_grid(models: Mapping[str, Mapping[str, Any]]) -> Grid:
     return plain_grid("Models and their parameters", ["model", *columns], rows)
 
 
+def without_equal(grid: Grid) -> tuple[Grid, str]:
+    """A table without the columns in which all rows are equal, and a sentence that tells what these have.
+
+    Examples
+    --------
+    >>> grid = plain_grid("Models", ["model", "l2", "dtype"], [["EASE", "10", "float32"], ["DLAE", "20", "float32"]])
+    >>> varying, told = without_equal(grid)
+    >>> varying.header, told
+    (['model', 'l2'], 'In all of them: dtype float32.')
+    """
+    names = len(grid.header) - len(grid.rows[0][1])
+    columns = list(zip(*(cells for _, cells in grid.rows), strict=True))
+    kept = [place for place, column in enumerate(columns) if len(grid.rows) == 1 or len(set(column)) > 1]
+    equal = [place for place in range(len(columns)) if place not in kept and columns[place][0].text not in ("", "–")]
+    header = [*grid.header[:names], *(grid.header[names + place] for place in kept)]
+    rows = [(row, [cells[place] for place in kept]) for row, cells in grid.rows]
+    told = ", ".join(f"{grid.header[names + place]} {columns[place][0]}" for place in equal)
+    return Grid(grid.title, header, rows), f"In all of them: {told}." if told else ""
+
+
+def short_names(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Each name as a page shows it: of those made of a model's parameters only what tells them apart.
+
+    Examples
+    --------
+    >>> one, two = {"l2": 10.0, "b": 0.0}, {"l2": 10.0, "b": 2.0}
+    >>> list(short_names({"DEQL l2=10": one, "DEQL l2=10 b=2": two, "EASE l2=9": {"l2": 9.0}, "my shop": one}).values())
+    ['DEQL', 'DEQL b=2', 'EASE', 'my shop']
+    """
+    parts = {name: _name_parts(name, parameters) for name, parameters in models.items()}
+    short = {}
+    for name, (kind, words) in parts.items():
+        beside = [set(other) for same, other in parts.values() if same == kind]
+        short[name] = " ".join([kind, *(word for word in words if not all(word in other for other in beside))])
+    return short if len(set(short.values())) == len(short) else {name: name for name in models}
+
+
+def _name_parts(name: str, parameters: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """A model's kind and the words after it if these are its parameters, else the whole name."""
+    kind, *words = name.split(" ")
+    made = all(word.partition("=")[0] in parameters or re.fullmatch(r"\(\d+\)", word) for word in words)
+    return (kind, words) if made else (name, [])
+
+
 def anchor(text: str) -> str:
     """A metric's name as the id of an element.
 
@@ -90,6 +138,12 @@ def standalone(svg: str) -> str:
     return _templates().get_template("figure.svg.j2").render(attributes=attributes, content=content)
 
 
+def _table(grid: Grid, below: Mapping[int, str] | None = None, ranked: bool = False) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(html.table(grid, below=below, ranked=ranked))
+
+
 @cache
 def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -98,7 +152,7 @@ def _templates() -> Environment:
         loader=PackageLoader("deql.report"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    environment.globals["symbols"] = _SYMBOLS
+    environment.globals |= {"symbols": _SYMBOLS, "table": _table, "without_equal": without_equal}
     return environment
 
 

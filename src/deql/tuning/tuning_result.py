@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deql._system.tables import Cell, Grid, counted, text_table, value_cell
+from deql.errors import ParameterError
 from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import describe
 from deql.metrics import lower_is_better
 from deql.models.linear import LinearAutoencoder
+from deql.plotting.figures import figure
+from deql.tuning.importance import effect_panel, effects
 from deql.tuning.notebook import curve_html, tuning_html, tuning_repr
 from deql.tuning.space import PARAMETERS, Point, Space, ridges_around
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
 
 __all__ = [
     "BCurve",
@@ -203,6 +207,16 @@ class Tuning:
     def __str__(self) -> str:
         grid = leaderboard_grid(self)
         return "\n".join([grid.title, text_table(grid), "", self.sentence, *self.notes])
+
+    def plot(self) -> Figure:
+        """What mattered: the best metric at each value of a parameter, the most important parameter first.
+
+        Importance is how far that best moves over the values. Needs matplotlib (extra ``report``).
+        """
+        shown = effects(self)
+        if not shown:
+            raise ParameterError("every parameter had a single value: there is nothing to plot")
+        return figure([effect_panel(self, effect, shown)[0] for effect in shown])
 
     __repr__ = tuning_repr
 
