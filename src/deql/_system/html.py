@@ -28,7 +28,8 @@ border:0;border-bottom:1px solid rgba(128,128,128,.3);font-weight:400;max-width:
 .deql.deql td strong{background:rgba(240,180,40,.28);padding:0 .25em;border-radius:.2em}
 .deql.deql .spread{opacity:.7;font-size:.9em}
 .deql.deql dl{display:grid;grid-template-columns:max-content 1fr;gap:.1em 1em;margin:.35em 0}
-.deql.deql dt{opacity:.75;font-weight:400;margin:0;padding:0}.deql.deql dd{margin:0;padding:0;min-width:0}
+.deql.deql dt,.deql.deql dd{display:block;float:none;width:auto;margin:0;padding:0;overflow-wrap:normal}
+.deql.deql dt{opacity:.75;font-weight:400}.deql.deql dd{min-width:0}
 .deql.deql .beside{display:flex;flex-wrap:wrap;gap:.2em 2.5em;align-items:flex-start}
 .deql.deql .bar{width:14rem;min-width:6rem;padding-right:0}
 .deql.deql .bar i{display:block;height:.8em;background:#3d85d6;border-radius:1px}

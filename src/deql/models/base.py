@@ -129,9 +129,10 @@ class Recommender(ABC):
     __repr__ = short_repr
 
     def _repr_html_(self) -> str:
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        fields = sorted(dataclasses.fields(self), key=lambda field: bool(field.kw_only))
+        shown = {field.name: (getattr(self, field.name), field.default) for field in fields}
         fitted = (self.n_users_, len(self.items_), *self._state()) if hasattr(self, "items_") else None
-        return model_html(self._display_name, self.get_params(), defaults, fitted)
+        return model_html(self._display_name, shown, fitted)
 
     def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Serialise the hyper-parameters that describe the model, as plain values; None stands for a default."""

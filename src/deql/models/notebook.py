@@ -17,25 +17,26 @@ Fitted = tuple[int, int, Mapping[str, NDArray[Any]], Mapping[str, Any]]
 """Users and items of the training data, and the arrays and facts that a model file keeps."""
 
 
-def model_html(name: str, parameters: Mapping[str, Any], defaults: Mapping[str, Any], fitted: Fitted | None) -> str:
+def model_html(name: str, parameters: Mapping[str, tuple[Any, Any]], fitted: Fitted | None) -> str:
     """Parameters, those that were changed marked; what the model was fitted on, how, and what it holds in memory.
 
     Parameters
     ----------
     name : str
-    parameters, defaults : dict
-        Hyper-parameters, and what they are if nobody says otherwise.
+    parameters : dict of str to tuple
+        Each hyper-parameter's value, and what it is if nobody says otherwise.
     fitted : Fitted or None
         None if the model is not fitted.
 
     Examples
     --------
-    >>> "not fitted" in model_html("EASE", {"l2": 10.0}, {"l2": 500.0}, None)
+    >>> "not fitted" in model_html("EASE", {"l2": (10.0, 500.0)}, None)
     True
     """
     rows = [
-        ([parameter], [Cell(_shown(value), best=repr(value) != repr(defaults.get(parameter)))])
-        for parameter, value in parameters.items()
+        ([parameter], [Cell(_shown(value), best=repr(value) != repr(default))])
+        for parameter, (value, default) in parameters.items()
+        if parameter != "progress"
     ]
     table = html.table(Grid("Parameters", ["parameter", "value"], rows))
     if fitted is None:

@@ -76,9 +76,9 @@ def distribution(axes: Axes, values: Sequence[float]) -> None:
     axes.stairs(counts / len(sample), edges, fill=True, color=colour_of(0))
     mean = float(sample.mean())
     axes.axvline(mean, color=ink(), linewidth=1.2)
-    side = "left" if mean < sum(ends) / 2 else "right"
-    text = f" mean {mean:.4f} "
-    axes.text(mean, 0.97, text, transform=axes.get_xaxis_transform(), ha=side, va="top", bbox=on_paper())
+    offset, side = (5, "left") if mean < sum(ends) / 2 else (-5, "right")
+    axes.annotate(f"mean {mean:.4f}", (mean, 0.97), (offset, 0), xycoords=axes.get_xaxis_transform(),
+                  textcoords="offset points", ha=side, va="top", bbox=on_paper())  # fmt: skip
     axes.margins(y=0.15)
 
 
@@ -121,9 +121,9 @@ def differences(axes: Axes, values: Mapping[str, tuple[int, NDArray[np.float64],
     ``values`` holds for each row the number of its colour, the dots (none for many) and the interval.
     """
 
-    reach = [max(np.abs([*sample, low, high])) for _, sample, (_, low, high) in values.values()]
+    reach: list[float] = [max(np.abs([*sample, low, high])) for _, sample, (_, low, high) in values.values()]
     # One model far behind must not squeeze all others onto the zero line.
-    limit = 1.1 * max((one for one in reach if one <= 8 * np.median(reach)), default=0.0) or 1.0
+    limit = 1.1 * max((one for one in reach if one <= 8 * sorted(reach)[(len(reach) - 1) // 2]), default=0.0) or 1.0
     name_rows(axes, list(values))
     axes.axvline(0, color=ink(), linewidth=0.8)
     axes.set_xlim(-limit, limit)
