@@ -41,6 +41,8 @@ def shown():
         "SLIM": deql.SLIM().fit(data),
         "CustomLinear": deql.CustomLinear(np.zeros((N, N), np.float32)).fit(data),
         "Recommendations": model.recommend([items[:2], [], *([[items[1]]] * 20)], k=25),
+        "SimilarItems": model.similar_items(list(items[:2])),
+        "reasons": model.recommend([items[:2], []], k=3, reasons=2),
         "exhausted": model.recommend([items], k=3),
         "numbers": deql.EASE(5.0).fit(matrix).recommend([[1]], k=3),
         "Explanation": model.explain(items[:28], items[29]),
@@ -57,7 +59,7 @@ def shown():
 
 
 NAMES = """Interactions,nothing,plain matrix,HeldOut,Split,model,fitted,Popularity,SLIM,CustomLinear,Recommendations,
-exhausted,numbers,Explanation,cold,Neighbourhood,alone,Tuning,BCurve,Evaluation,Comparison,Plan,LinearImputer"""
+SimilarItems,reasons,exhausted,numbers,Explanation,cold,Neighbourhood,alone,Tuning,BCurve,Evaluation,Comparison,Plan,LinearImputer"""
 
 
 @pytest.mark.parametrize("name", NAMES.replace("\n", "").split(","))
@@ -114,7 +116,7 @@ def test_recommendations_still_unpack_and_tell_what_is_popularity(shown):
     ids, scores = found
     assert ids is found.ids
     assert scores is found.scores
-    assert repr(found).startswith("Recommendations(22 users × 25 items; 1 by popularity alone)\n  Title")
+    assert repr(found).startswith("Recommendations(22 users × 25 best; 1 by popularity alone)\n  0: Title")
     words = Outline(found._repr_html_()).texts
     assert words.count("popularity fallback") == 1
     assert "… and 18 more users" in words
@@ -136,9 +138,12 @@ def test_reprs_worked_out_by_hand():
     data = Interactions.from_pairs(list("aabbcccd"), ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"])
     model = deql.EASE(l2=1.0).fit(data)
     assert repr(model.recommend([["egg"], []], k=2)) == (
-        "Recommendations(2 users × 2 items; 1 by popularity alone)\n"
-        "  jam 0.2222, tea 0.1429\n"
-        "  tea 1, jam 0.75 (popularity)"
+        "Recommendations(2 users × 2 best; 1 by popularity alone)\n"
+        "  0: jam 0.2222, tea 0.1429\n"
+        "  1: tea 1, jam 0.75 (popularity)"
+    )
+    assert repr(model.similar_items(["jam", "egg"], k=1)) == (
+        "SimilarItems(2 items × 1 best)\n  jam: tea 0.7143\n  egg: jam 0.2222"
     )
     assert repr(model.neighbours("jam")) == "Neighbourhood('jam': tea, egg)"
     assert repr(model.explain(["egg", "tea"], "jam")).startswith("Explanation('jam': 0.7")

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from deql.data.notebook import interactions_html
-from deql.errors import DataError
+from deql.errors import DataError, Setting
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+else:  # importing narwhals would cost everybody who has no frames
+    IntoFrame = Any
 
 __all__ = [
     "Interactions",
@@ -23,6 +28,8 @@ __all__ = [
     "as_ids",
     "as_interactions",
     "canonical",
+    "id_array",
+    "is_frame",
     "masked",
     "shortest_float",
 ]
@@ -122,8 +129,8 @@ class Interactions:
     @classmethod
     def from_pairs(cls, users: ArrayLike, items: ArrayLike, weights: ArrayLike | None = None) -> Interactions:
         """Build from parallel sequences; ids are sorted, repeated pairs count once (weights add up)."""
-        user_ids, rows = _factorise(_id_array(users))
-        item_ids, columns = _factorise(_id_array(items))
+        user_ids, rows = _factorise(id_array(users))
+        item_ids, columns = _factorise(id_array(items))
         values = np.ones(len(rows), np.float32) if weights is None else shortest_float(np.asarray(weights, np.float64))
         if not len(rows) == len(columns) == len(values):
             raise DataError(
@@ -151,10 +158,37 @@ class Interactions:
         """Number of stored values."""
         return int(self.matrix.nnz)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of users and of items, as a matrix has it."""
+        return self.n_users, self.n_items
+
+    def __getitem__(self, rows: Any) -> Interactions:
+        """Some users, same items, by number, slice or mask of rows: ``data[:100]``, as scikit-learn takes folds.
+
+        Examples
+        --------
+        >>> import deql
+        >>> deql.Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"])[1:].users.tolist()
+        ['bob']
+        """
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] in (..., slice(None)):
+            rows = rows[0]
+        if isinstance(rows, tuple):
+            raise DataError("interactions are indexed by users alone: take_items takes some of the items")
+        return self.take_users(np.arange(self.n_users)[rows] if isinstance(rows, slice) else np.atleast_1d(rows))
+
+    __iter__ = None  # rows are users without their ids: who wants to go through them takes history or matrix
+
     @cached_property
     def item_index(self) -> dict[Any, int]:
         """Column of each item id."""
         return {item: column for column, item in enumerate(self.items.tolist())}
+
+    @cached_property
+    def user_index(self) -> dict[Any, int]:
+        """Row of each user id."""
+        return {user: row for row, user in enumerate(self.users.tolist())}
 
     def history(self, user: Any) -> list[Any]:
         """Item ids of one user.
@@ -312,22 +346,58 @@ def shortest_float(values: NDArray[Any]) -> NDArray[Any]:
     return short if np.array_equal(short, values) else values
 
 
-InteractionsLike: TypeAlias = Interactions | SparseMatrix | NDArray[Any]
-"""What a model can be fitted on: interactions, or a users × items matrix whose ids are its row and column numbers."""
+InteractionsLike: TypeAlias = Interactions | SparseMatrix | NDArray[Any] | IntoFrame
+"""What a model can be fitted on: interactions, a users × items matrix whose ids are its row and column numbers, or a
+frame with a row for each interaction."""
 
 
-def as_interactions(data: InteractionsLike) -> Interactions:
-    """Interactions as they are, anything matrix-like with numbers as ids."""
+def as_interactions(data: InteractionsLike, time: bool = False) -> Interactions:
+    """Interactions as they are, anything matrix-like with numbers as ids, a frame with its columns guessed.
+
+    Parameters
+    ----------
+    data : Interactions, sparse matrix, array or frame
+        A frame is read as :func:`deql.read_interactions` does, which tells the columns it took; every row counts 1.
+    time : bool, default False
+        Find a frame's column of times, too.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> as_interactions(pl.DataFrame({"user": ["ann", "bob"], "item": ["tea", "jam"]}))
+    Interactions(2 users × 2 items, 2 interactions)
+    """
     if isinstance(data, Interactions):
         return data
-    return Interactions.from_csr(data)
+    if not is_frame(data):
+        return Interactions.from_csr(data)  # type: ignore[arg-type]
+    from deql.data.read import read_interactions  # it stands on this module
+
+    try:
+        return read_interactions(data, time=time or None)  # type: ignore[arg-type]
+    except DataError as error:
+        if not any(isinstance(part, Setting) for part in error.args):
+            raise
+        raise DataError(*error.args, ", in deql.read_interactions, and give what it returns") from None
+
+
+def is_frame(data: Any) -> bool:
+    """Whether something is a frame of some library: what has named columns.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> is_frame(pl.LazyFrame({"user": [1]})), is_frame(pl.Series([1])), is_frame([[1]])
+    (True, False, False)
+    """
+    return hasattr(type(data), "columns")  # of the type: a lazy frame's own may take long
 
 
 def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
     """Ids as an array of integers or objects, checked to be unique and of the right length."""
     if ids is None:
         return np.arange(length)
-    array = _id_array(ids)
+    array = id_array(ids)
     if array.shape != (length,):
         raise DataError(f"{length:,} {what} need {length:,} ids, got {array.shape[0]:,}")
     if len(set(array.tolist())) != length:
@@ -335,7 +405,8 @@ def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
     return array
 
 
-def _id_array(ids: ArrayLike) -> NDArray[Any]:
+def id_array(ids: ArrayLike) -> NDArray[Any]:
+    """Ids as a flat array of integers or objects."""
     array = np.asarray(ids)
     if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):
         array = np.array(ids, dtype=object)  # else numbers among the text would become text

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +16,31 @@ from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId
-from deql.errors import DataError, NotFittedError, ParameterError, UnknownItemError
-from deql.io import model_file
-from deql.io.model_file import ModelRecord
+from deql.errors import DataError, ParameterError, UnknownItemError
+from deql.models.bulk import BulkVerbs
+from deql.models.estimator import EXECUTION_PARAMETERS, NOT_SERIALISED
 from deql.models.notebook import model_html
-from deql.ranking import NO_ITEM
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
-from deql.ranking.histories import Histories, History, Recommendations, allowed_items, encode_histories
+from deql.ranking.histories import (
+    Histories,
+    History,
+    Recommendations,
+    SimilarItems,
+    allowed_items,
+    encode_histories,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from narwhals.typing import IntoFrame
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 
-EXECUTION_PARAMETERS = frozenset({"progress", "device"})
-"""Parameters that say how a model is computed here, and nothing of the model."""
-
-NOT_SERIALISED = EXECUTION_PARAMETERS | {"W"}
-"""Those, and what only Python can hand over: neither is part of a model's description."""
+_LEFT = ("_item_index", "_kept")
+"""What a fit leaves beside the attributes that end in an underscore."""
 
 
-class Recommender(ABC):
+class Recommender(BulkVerbs):
     """Base of all models.
 
     A subclass is a dataclass whose fields are its hyper-parameters. It learns in ``_learn``, ranks in
@@ -60,17 +61,10 @@ class Recommender(ABC):
         The hyper-parameters at that time.
     """
 
-    items_: NDArray[Any]
-    titles_: NDArray[Any] | None
-    item_counts_: NDArray[np.int64]
-    n_users_: int
-    fitted_params_: dict[str, Any]
-    progress: bool
     # What an earlier fit left goes before the next: two inverses at once would need twice the memory.
     _frees_before_fit: ClassVar[bool] = True
     # Whether scores are X·W, as the held-out error (mse) assumes.
     _is_linear: ClassVar[bool] = True
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __init_subclass__(cls) -> None:
         cls.__doc__ = with_inherited_sections(cls)
@@ -78,12 +72,6 @@ class Recommender(ABC):
     @abstractmethod
     def _learn(self, data: Interactions) -> None:
         """Set the fitted attributes of the subclass."""
-
-    @abstractmethod
-    def _rank(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Best columns and their scores for rows that have a history."""
 
     def _rank_group(
         self,
@@ -113,18 +101,10 @@ class Recommender(ABC):
     def _contributions(self, columns: NDArray[np.int32], target: int) -> tuple[NDArray[np.float64], float]:
         """What each column of a binary history adds to the target's score, and the score."""
 
-    @abstractmethod
-    def _check_parameters(self) -> None:
-        """Raise ParameterError for a hyper-parameter out of its range."""
-
     @property
     def _display_name(self) -> str:
         """What the model is called where it stands beside others."""
         return type(self).__name__
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Hyper-parameters by name, as scikit-learn expects."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     __repr__ = short_repr
 
@@ -134,44 +114,35 @@ class Recommender(ABC):
         fitted = (self.n_users_, len(self.items_), *self._state()) if hasattr(self, "items_") else None
         return model_html(self._display_name, shown, fitted)
 
-    def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Serialise the hyper-parameters that describe the model, as plain values; None stands for a default."""
-        return {name: value for name, value in params.items() if name not in NOT_SERIALISED and value is not None}
-
-    @classmethod
-    def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
-        """Hyper-parameters from what :meth:`_to_config` serialised, in this version or an earlier one."""
-        return config
-
-    def set_params(self, **params: Any) -> Self:
-        """Change hyper-parameters; takes effect at the next ``fit``."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ParameterError(f"{type(self).__name__} has no parameter {name!r}", parameter=name)
-            setattr(self, name, value)
-        return self
-
-    def fit(self, data: InteractionsLike, y: None = None) -> Self:
+    def fit(self, data: InteractionsLike, y: None = None, *, keep_data: bool = False) -> Self:
         """Learn from interactions.
 
         Parameters
         ----------
-        data : Interactions or sparse matrix
-            Users × items; a plain matrix's ids are its column numbers.
+        data : Interactions, sparse matrix or frame
+            Users × items; a plain matrix's ids are its column numbers. A frame has a row for each interaction, and its
+            columns are found as :func:`deql.read_interactions` does.
         y : ignored
             Present for scikit-learn's conventions.
+        keep_data : bool, default False
+            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids.
 
         Returns
         -------
         self
         """
-        return self._fit(as_interactions(data), self._learn)
+        return self._fit_keeping(as_interactions(data), self._learn, keep_data)
+
+    def _fit_keeping(self, data: Interactions, learn: Callable[[Interactions], None], keep_data: bool) -> Self:
+        self._fit(data, learn)
+        self._kept = data if keep_data else None
+        return self
 
     def _fit(self, data: Interactions, learn: Callable[[Interactions], None]) -> Self:
         self._check_parameters()
         if not data.n_interactions:
             raise DataError("there are no interactions to learn from")
-        before = {name: value for name, value in self.__dict__.items() if name.endswith("_") or name == "_item_index"}
+        before = {name: value for name, value in self.__dict__.items() if name.endswith("_") or name in _LEFT}
         for name in before:
             del self.__dict__[name]
         if self._frees_before_fit:
@@ -187,21 +158,40 @@ class Recommender(ABC):
         self.fitted_params_ = self.get_params()
         return self
 
+    @overload
     def recommend(
         self,
-        histories: Histories,
+        histories: Histories | None = None,
         k: int = 20,
         exclude_seen: bool = True,
         exclude: Iterable[ItemId] | None = None,
         candidates: Iterable[ItemId] | None = None,
         strict: bool = False,
-    ) -> Recommendations:
+        *,
+        users: Iterable[Any] | None = None,
+        reasons: int = 0,
+    ) -> Recommendations: ...
+    @overload
+    def recommend(self, histories: IntoFrame, *given: Any, **named: Any) -> Any: ...
+    def recommend(
+        self,
+        histories: Histories | IntoFrame | None = None,
+        k: int = 20,
+        exclude_seen: bool = True,
+        exclude: Iterable[ItemId] | None = None,
+        candidates: Iterable[ItemId] | None = None,
+        strict: bool = False,
+        *,
+        users: Iterable[Any] | None = None,
+        reasons: int = 0,
+    ) -> Any:
         """The k best items for each history; nobody needs to have been in the training data.
 
         Parameters
         ----------
-        histories : Interactions, sparse matrix, or list of lists of item ids
-            One row or list for each user.
+        histories : Interactions, sparse matrix, frame, or list of lists of item ids, optional
+            One row or list for each user. A frame has a row for each interaction; its columns are found as
+            :func:`deql.read_interactions` does. A model that kept its data (see :meth:`fit`) needs none.
         k : int, default 20
             How many items; at most as many as the model knows are returned.
         exclude_seen : bool, default True
@@ -211,41 +201,58 @@ class Recommender(ABC):
         candidates : iterable of item ids, optional
             Recommend only among these.
         strict : bool, default False
-            Raise an error for unknown ids in histories, which are else ignored with a warning, and in
-            ``exclude``.
+            Raise an error for unknown ids in histories, which are else ignored with a warning, in ``exclude``, and in
+            ``users``, who else get the popularity order with a warning.
+        users : iterable of user ids, optional
+            Only these users of the histories, or of the data that the model kept; all of them if not given.
+        reasons : int, default 0
+            Name for each item at most so many items of the history: those that add most to its score. (For the exact
+            parts see :meth:`explain`.)
 
         Returns
         -------
         Recommendations
             Unpacks into ``ids, scores``. A cold-start user, without a known item, gets the popularity order as a
-            fallback and is marked in ``from_popularity``.
+            fallback and is marked in ``from_popularity``. For a frame, a frame of the same kind with a row for each
+            user and rank, see :meth:`Recommendations.to_frame <deql.ranking.histories.Recommendations.to_frame>`.
 
         Examples
         --------
         >>> import deql
         >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
         >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-        >>> ids, scores = deql.EASE(l2=1.0).fit(data).recommend([["egg"]], k=2)
+        >>> model = deql.EASE(l2=1.0).fit(data, keep_data=True)
+        >>> ids, scores = model.recommend([["egg"]], k=2)
         >>> ids.tolist()
         [['jam', 'tea']]
+        >>> model.recommend(users=["d"], k=1).ids.tolist()
+        [['jam']]
         """
-        columns, scores, cold = self._top(histories, k, exclude_seen, exclude, candidates, strict)
-        titles = None if self.titles_ is None else self._names(columns, self.titles_)
-        return Recommendations(self._names(columns, self.items_), scores, cold, titles)
+        check_whole("reasons", reasons, least=0)
+        asked = self._asked(histories, users, strict)  # type: ignore[arg-type]
+        check_whole("k", k)
+        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict)
+        with stages(self.progress) as stage:
+            found = self._recommended(asked, int(k), exclude_seen, allowed, int(reasons), stage("Recommend"))
+        return found if asked.kind is None else found.to_frame(asked.kind)
 
-    def similar_items(self, item: ItemId, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    @overload
+    def similar_items(self, item: list[Any] | NDArray[Any], k: int = 10) -> SimilarItems: ...
+    @overload
+    def similar_items(self, item: ItemId, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]: ...
+    def similar_items(self, item: Any, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The items that having ``item`` speaks for most: the largest entries of its row of W.
 
         Parameters
         ----------
-        item : item id
+        item : item id, or list of them
         k : int, default 10
             How many others; at most as many as the model knows.
 
         Returns
         -------
         ids : ndarray
-            Item ids, the most similar first.
+            Item ids, the most similar first; for a list of items a row for each.
         scores : ndarray of float64
             Their entries in the item's row of W.
 
@@ -254,14 +261,24 @@ class Recommender(ABC):
         >>> import deql
         >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
         >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-        >>> ids, scores = deql.EASE(l2=1.0).fit(data).similar_items("jam", k=1)
+        >>> model = deql.EASE(l2=1.0).fit(data)
+        >>> ids, scores = model.similar_items("jam", k=1)
         >>> ids.tolist()
         ['tea']
+        >>> model.similar_items(["jam", "egg"], k=1).ids.tolist()
+        [['tea'], ['jam']]
         """
         self._check_fitted()
-        self._column(item)
-        found = self.recommend([[item]], k=k)
-        return found.ids[0], found.scores[0]
+        one = isinstance(item, Hashable) or not isinstance(item, Iterable)
+        columns = np.array([self._column(each) for each in ([item] if one else item)], np.int32)
+        rows = csr_array(
+            (np.ones(len(columns), np.float32), columns, np.arange(len(columns) + 1, dtype=np.int32)),
+            shape=(len(columns), len(self.items_)),
+        )
+        found = self.recommend(rows, k=k)
+        if one:
+            return found.ids[0], found.scores[0]
+        return SimilarItems(*found, found.from_popularity, found.titles, self.items_[columns])
 
     def explain(self, history: History, item: ItemId, k: int | None = None, strict: bool = False) -> Explanation:
         """How each item of a history adds to the score of ``item``.
@@ -344,111 +361,8 @@ class Recommender(ABC):
         """:meth:`neighbours` as a matplotlib figure."""
         return self.neighbours(item, k).plot()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file, which :func:`deql.load` reads.
-
-        The file is written beside its final name and renamed, so a crash leaves the old one whole.
-        """
-        self._check_fitted()
-        model_file.write(Path(path), self._as_record())
-
-    def _as_record(self) -> ModelRecord:
-        arrays, facts = self._state()
-        # Without the parameters that are as by default: older versions, which may not know them, can read the file.
-        return ModelRecord(
-            type(self).__name__, self._to_config(self.fitted_params_), self.items_, self.titles_, arrays, facts
-        )
-
-    @classmethod
-    def _from_record(cls, record: ModelRecord) -> Self:
-        """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
-        model = cls(**cls._from_config({**record.parameters}))
-        model.items_, model.titles_ = record.items, record.titles
-        if record.titles is not None and len(record.titles) != len(record.items):
-            raise ValueError("its titles and item ids differ in number")
-        model._check_parameters()
-        model._restore(record.arrays, record.facts)
-        model.fitted_params_ = model.get_params()
-        return model
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays and plain facts that a model file keeps, beside ids and hyper-parameters."""
-        return {"item_counts": self.item_counts_}, {"n_users": self.n_users_}
-
-    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        """Become fitted from what ``_state`` gave; raises ValueError or KeyError if it does not fit."""
-        self.item_counts_ = model_file.vector(arrays, "item_counts", len(self.items_), np.int64)
-        self.n_users_ = model_file.fact(facts, "n_users", int)
-        if self.item_counts_.min() < 0:
-            raise ValueError("an item has fewer than no users")
-
-    def _top(
-        self,
-        histories: Histories,
-        k: int,
-        exclude_seen: bool = True,
-        exclude: Iterable[ItemId] | None = None,
-        candidates: Iterable[ItemId] | None = None,
-        strict: bool = False,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
-        """Best columns, their scores, and which rows are the popularity order."""
-        self._check_fitted()
-        check_whole("k", k)
-        matrix = encode_histories(histories, self._item_index, self.items_, strict)
-        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict)
-        return self._best(matrix, int(k), exclude_seen, allowed)
-
-    def _best(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
-        """The same for rows in the model's columns, among those that are allowed."""
-        k = min(k, len(self.items_))
-        with stages(self.progress) as stage:
-            columns, scores = self._rank(matrix, k, exclude_seen, allowed, stage("Recommend"))
-        cold = np.diff(matrix.indptr) == 0
-        if cold.any():
-            columns[cold], scores[cold] = self._popular(k, allowed)
-        return columns, scores, cold
-
-    @cached_property
-    def _item_index(self) -> dict[Any, int]:
-        return {item: column for column, item in enumerate(self.items_.tolist())}
-
     def _column(self, item: ItemId) -> int:
         try:
             return self._item_index[item]
         except (KeyError, TypeError):
             raise UnknownItemError(f"the model does not know the item {item!r}") from None
-
-    def _names(self, columns: NDArray[np.int32], of_items: NDArray[Any]) -> NDArray[Any]:
-        names = of_items[columns]
-        names[columns == NO_ITEM] = NO_ITEM if names.dtype != object else None
-        return names
-
-    def _popular(self, k: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The fallback for cold-start users: the most popular allowed columns, and the share of users with each."""
-        columns = np.full(k, NO_ITEM, np.int32)
-        scores = np.full(k, np.nan)
-        order = np.argsort(-self.item_counts_, kind="stable")
-        best = order[allowed[order]][:k]
-        columns[: len(best)] = best
-        scores[: len(best)] = self._share(best)
-        return columns, scores
-
-    def _weights_at(self, sources: NDArray[np.int32], targets: NDArray[np.int32]) -> NDArray[np.float64]:
-        """The entries of W in these rows and columns, pair by pair: the scores of histories of one item each."""
-        ones, steps = np.ones(len(sources), np.float32), np.arange(len(sources) + 1, dtype=np.int32)
-        shape = len(sources), len(self.items_)
-        return self._pair_scores(csr_array((ones, sources, steps), shape), csr_array((ones, targets, steps), shape))
-
-    @abstractmethod
-    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
-        """The exact scores of the columns stored in ``pairs``, row by row."""
-
-    def _share(self, columns: Any) -> Any:
-        """Share of users who have the items."""
-        return self.item_counts_[columns] / max(1, self.n_users_)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "items_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")

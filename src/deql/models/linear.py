@@ -465,6 +465,7 @@ _FROM_FIT = (
     "titles_",
     "item_counts_",
     "n_users_",
+    "_kept",
 )
 
 

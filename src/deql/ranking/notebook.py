@@ -24,23 +24,24 @@ def recommendations_html(found: Recommendations) -> str:
     """The first users' lists beside each other."""
     users = len(found.ids)
     lists = [_one_list(found, row) for row in range(min(users, _USERS))]
-    more = [html.paragraph(f"… and {users - _USERS:,} more users", quiet=True)] if users > _USERS else []
-    return html.block(html.heading("Recommendations", _sizes(found)), html.side_by_side(*lists), *more)
+    more = [html.paragraph(f"… and {users - _USERS:,} more {found._row}s", quiet=True)] if users > _USERS else []
+    return html.block(html.heading(type(found).__name__, _sizes(found)), html.side_by_side(*lists), *more)
 
 
 def recommendations_repr(found: Recommendations) -> str:
     """Sizes, and the beginnings of the first lists."""
-    lines = [f"Recommendations({_sizes(found)})"]
+    lines = [f"{type(found).__name__}({_sizes(found)})"]
     for row in range(min(len(found.ids), _FIRST)):
-        shown = [f"{name} {score:.4g}" for name, score in _listed(found, row)[:_FIRST]]
-        rest = ", …" if found.ids.shape[1] > len(shown) and len(shown) == _FIRST else ""
-        lines.append(f"  {', '.join(shown) or 'nothing'}{rest}" + " (popularity)" * bool(found.from_popularity[row]))
+        listed = _listed(found, row)
+        shown = [f"{name} {score:.4g}" for name, score in listed[:_FIRST]] + ["…"] * (len(listed) > _FIRST)
+        cold = " (popularity)" if found.from_popularity[row] else ""
+        lines.append(f"  {_short(found.users[row])}: {', '.join(shown) or 'nothing'}{cold}")
     return "\n".join(lines + ["  …"] * (len(found.ids) > _FIRST))
 
 
 def _sizes(found: Recommendations) -> str:
     users, k = found.ids.shape
-    said = f"{counted(users, 'user', 'users')} × {counted(k, 'item', 'items')}"
+    said = f"{counted(users, found._row, f'{found._row}s')} × {k:,} best"
     cold = int(found.from_popularity.sum())
     return said + (f"; {cold:,} by popularity alone" if cold else "")
 
@@ -49,14 +50,24 @@ def _listed(found: Recommendations, row: int) -> list[tuple[str, float]]:
     """The items of a list, by title where there is one, without the places that stayed empty."""
     names = found.ids if found.titles is None else found.titles
     pairs = zip(names[row].tolist(), found.scores[row].tolist(), strict=True)
-    return [(html.shorten(str(name), 40), score) for name, score in pairs if not np.isnan(score)]
+    return [(_short(name), score) for name, score in pairs if not np.isnan(score)]
 
 
 def _one_list(found: Recommendations, row: int) -> str:
-    rows = [([str(place), name], [Cell(f"{score:.4f}")]) for place, (name, score) in enumerate(_listed(found, row), 1)]
-    told = html.heading(f"user {row + 1}", "popularity fallback" if found.from_popularity[row] else "")
-    grid = Grid(f"user {row + 1}", ["", "item", "score"], rows)
-    return told + (html.table(grid, _ITEMS, ranked=True) if rows else html.paragraph("nothing", quiet=True))
+    listed = _listed(found, row)
+    because = [[]] * len(listed) if found.reasons is None else [[_short(one or "")] for one in found.reasons[row]]
+    rows = [
+        ([str(place), name, *why], [Cell(f"{score:.4f}")])
+        for place, ((name, score), why) in enumerate(zip(listed, because[: len(listed)], strict=True), 1)
+    ]
+    user = f"{found._row} {_short(found.users[row])}"
+    grid = Grid(user, ["", "item", *([] if found.reasons is None else ["because of"]), "score"], rows)
+    shown = html.table(grid, _ITEMS, ranked=True) if rows else html.paragraph("nothing", quiet=True)
+    return html.heading(user, "popularity fallback" if found.from_popularity[row] else "") + shown
+
+
+def _short(name: Any) -> str:
+    return html.shorten(str(name), 40)
 
 
 def explanation_rows(why: Explanation, most: int = _PARTS) -> list[tuple[str, float]]:
@@ -96,5 +107,5 @@ def short_list(names: list[Any], most: int = 5) -> str:
     >>> short_list(["tea", "jam", "egg"], most=2)
     'tea, jam, …'
     """
-    shown = [html.shorten(str(name), 40) for name in names[:most]]
+    shown = [_short(name) for name in names[:most]]
     return ", ".join(shown + ["…"] * (len(names) > most))

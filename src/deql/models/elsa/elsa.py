@@ -114,15 +114,20 @@ class ELSA(FactoredAutoencoder):
             check_whole("patience", self.patience)
         check_whole("seed", self.seed, least=0)
 
-    def fit(self, data: InteractionsLike, y: None = None, *, validation: HeldOut | None = None) -> Self:
+    def fit(
+        self, data: InteractionsLike, y: None = None, *, keep_data: bool = False, validation: HeldOut | None = None
+    ) -> Self:
         """Learn from interactions.
 
         Parameters
         ----------
-        data : Interactions or sparse matrix
-            Users × items; a plain matrix's ids are its column numbers.
+        data : Interactions, sparse matrix or frame
+            Users × items; a plain matrix's ids are its column numbers. A frame has a row for each interaction, and its
+            columns are found as :func:`deql.read_interactions` does.
         y : ignored
             Present for scikit-learn's conventions.
+        keep_data : bool, default False
+            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids.
         validation : HeldOut, optional
             Such as ``split.validation``: A is evaluated on it after each epoch, and the best is kept (early stopping).
 
@@ -135,7 +140,7 @@ class ELSA(FactoredAutoencoder):
                 f"validation must be what is held out, such as split.validation, got {type(validation).__name__}",
                 parameter="validation",
             )
-        return self._fit(as_interactions(data), partial(self._learn, validation=validation))
+        return self._fit_keeping(as_interactions(data), partial(self._learn, validation=validation), keep_data)
 
     def _learn(self, data: Interactions, validation: HeldOut | None = None) -> None:
         rank = chosen_rank(self.rank, data.n_items)

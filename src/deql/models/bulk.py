@@ -1,0 +1,310 @@
+"""Verbs for many users at once: whose rows are asked for, scores of given pairs, lists written to a file."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql._system.checks import check_whole
+from deql._system.frames import frame_kind
+from deql._system.lazy import pl
+from deql._system.progress import ProgressCallback, stages
+from deql.data import Interactions, as_interactions
+from deql.data.interactions import ItemId, id_array, is_frame
+from deql.errors import ParameterError, UnknownItemError, name_some
+from deql.io.frame_stream import STREAM_ENDINGS, write_frames
+from deql.models.fitted import FittedModel
+from deql.models.kept_data import pick_users
+from deql.models.reasons import name_reasons
+from deql.ranking import NO_ITEM
+from deql.ranking.histories import Histories, Recommendations, allowed_items, encode_histories, levels_to_the_caller
+from deql.ranking.scored_pairs import ScoredPairs
+
+__all__ = ["BulkVerbs", "Written"]
+
+_LIST_ENTRIES = 2**19
+"""Entries of lists in memory at once."""
+
+_LEAST_USERS = 2**10
+
+
+class Asked(NamedTuple):
+    """Whose lists are wanted: rows in the model's columns, ids of users, and the kind of frame they came as, if one."""
+
+    matrix: csr_array
+    users: NDArray[Any]
+    kind: str | None
+
+
+class Written(NamedTuple):
+    """What was written: rows, and users, of whom some got the popularity order."""
+
+    rows: int
+    users: int
+    from_popularity: int
+
+
+class BulkVerbs(FittedModel):
+    """What a model does for many users at once."""
+
+    def _asked(self, histories: Histories | None, users: Iterable[Any] | None, strict: bool) -> Asked:
+        """The rows of histories as given, or of users whose data were kept."""
+        self._check_fitted()
+        kind = None
+        if histories is None:
+            data = self.data_
+            if data is None:
+                raise ParameterError(
+                    "this model does not have its data, and so no users: give histories, such as [['a', 'b'], ['c']], "
+                    "or fit it with keep_data=True",
+                    parameter="histories",
+                )
+        elif isinstance(histories, Interactions):
+            data = histories
+        elif is_frame(histories):
+            kind = frame_kind(histories) or "pyarrow"  # what only Arrow knows
+            data = as_interactions(histories)  # type: ignore[arg-type]
+        else:
+            if users is not None:
+                raise ParameterError(
+                    "users are picked by their ids, which lists and matrices do not have: give Interactions or a frame",
+                    parameter="users",
+                )
+            matrix = encode_histories(histories, self._item_index, self.items_, strict)
+            return Asked(matrix, np.arange(matrix.shape[0]), None)
+        if users is None:
+            return Asked(encode_histories(data, self._item_index, self.items_, strict), data.users, kind)
+        rows, ids = pick_users(data, users, strict)
+        some = Interactions(rows, ids, data.items)
+        return Asked(encode_histories(some, self._item_index, self.items_, strict), ids, kind)
+
+    def _recommended(
+        self,
+        asked: Asked,
+        k: int,
+        exclude_seen: bool,
+        allowed: NDArray[np.bool_],
+        reasons: int,
+        report: ProgressCallback | None,
+    ) -> Recommendations:
+        columns, scores, cold = self._lists(asked.matrix, k, exclude_seen, allowed, report)
+        titles = None if self.titles_ is None else self._names(columns, self.titles_)
+        why = name_reasons(self, asked.matrix, columns, reasons) if reasons else None
+        return Recommendations(self._names(columns, self.items_), scores, cold, titles, asked.users, why)
+
+    def score_pairs(
+        self,
+        histories: Histories | None = None,
+        items: Any = None,
+        *,
+        users: Iterable[Any] | None = None,
+        strict: bool = False,
+    ) -> Any:
+        """The scores of items that somebody else has chosen, such as the candidates that a shop wants in order.
+
+        They are those of :meth:`recommend` to the last bit; items of the history have theirs too.
+
+        Parameters
+        ----------
+        histories : Interactions, sparse matrix, frame, or list of lists of item ids, optional
+            As in :meth:`recommend`; not needed for a model that kept its data.
+        items : list of lists of item ids, or frame
+            For each history, or each of the ``users``, the items to score. Or a frame with a row for each pair of user
+            and item, of users in the histories or in the data that were kept.
+        users : iterable of user ids, optional
+            Whose histories, where these have ids.
+        strict : bool, default False
+            Raise an error for unknown users and items, which else get the popularity order and NaN, with a warning.
+
+        Returns
+        -------
+        ScoredPairs
+            A sequence with an array of scores for each history. For a frame a frame of the same kind in the same
+            order: user, item, title if there are any, score, from_popularity.
+
+        Examples
+        --------
+        >>> import deql
+        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
+        >>> model = deql.EASE(l2=1.0).fit(data, keep_data=True)
+        >>> model.score_pairs([["egg"]], [["tea", "jam"]])[0].round(2).tolist()
+        [0.14, 0.22]
+        >>> import polars as pl
+        >>> pairs = pl.DataFrame({"user": ["d", "a"], "item": ["jam", "egg"]})
+        >>> model.score_pairs(items=pairs)["score"].round(2).to_list()
+        [0.56, 0.27]
+        """
+        if is_frame(items):
+            if users is not None:
+                raise ParameterError("a frame of pairs names its users: leave out users", parameter="users")
+            return self._score_frame(histories, items, strict)
+        asked = self._asked(histories, users, strict)
+        rows = [list(row) for row in _nested(items)]
+        if len(rows) != asked.matrix.shape[0]:
+            raise ParameterError(
+                f"{asked.matrix.shape[0]:,} histories need as many lists of items, got {len(rows):,}", parameter="items"
+            )
+        bounds = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+        flat = [item for row in rows for item in row]
+        columns = self._columns_of(flat, strict)
+        scores, cold = self._scores_of(asked.matrix, columns, bounds)
+        return ScoredPairs(asked.users, id_array(flat), scores, bounds, cold, self._titles_of(columns))
+
+    def _score_frame(self, histories: Histories | None, frame: Any, strict: bool) -> Any:
+        """The frame's pairs with their scores, in its order."""
+        from deql.data.pairs import (
+            read_pairs,  # it needs what some machines do not have, and ELSA's training does without
+        )
+
+        of_users, of_items = read_pairs(frame)
+        distinct = list(dict.fromkeys(of_users))
+        asked = self._asked(histories, distinct, strict)
+        place = {user: row for row, user in enumerate(distinct)}
+        rows = np.array([place[user] for user in of_users], np.int64)
+        order = np.argsort(rows, kind="stable")
+        columns = self._columns_of(of_items, strict)
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(distinct)))])
+        scores, cold = self._scores_of(asked.matrix, columns[order], bounds)
+        as_given = np.empty_like(order)
+        as_given[order] = np.arange(len(order))
+        each, titles = np.arange(len(rows) + 1), self._titles_of(columns)
+        found = ScoredPairs(asked.users[rows], id_array(of_items), scores[as_given], each, cold[rows], titles)
+        return found.to_frame(frame_kind(frame) or "pyarrow")
+
+    def _columns_of(self, items: list[Any], strict: bool) -> NDArray[np.int32]:
+        """Columns of item ids; ``NO_ITEM`` for those that the model does not know."""
+        try:
+            columns = np.array([self._item_index.get(item, NO_ITEM) for item in items], np.int32)
+        except TypeError:
+            raise ParameterError("an item id must be a single value, such as a number or text") from None
+        unknown = list(dict.fromkeys(items[place] for place in np.flatnonzero(columns == NO_ITEM).tolist()))
+        if unknown and strict:
+            raise UnknownItemError(f"the pairs name items the model does not know: {name_some(unknown)}")
+        if unknown:
+            several = f"{len(unknown):,} items that the model does not know have" if len(unknown) > 1 else (
+                "1 item that the model does not know has"
+            )  # fmt: skip
+            warnings.warn(f"{several} no score: {name_some(unknown)}", stacklevel=levels_to_the_caller())
+        return columns
+
+    def _titles_of(self, columns: NDArray[np.int32]) -> NDArray[Any] | None:
+        return None if self.titles_ is None else self._names(columns, self.titles_)
+
+    def _scores_of(
+        self, matrix: csr_array, columns: NDArray[np.int32], bounds: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Scores of the columns ``bounds[r]`` … ``bounds[r + 1] − 1`` under row r, and which rows have no history."""
+        known = columns != NO_ITEM
+        ends = np.concatenate([[0], np.cumsum(known)])[bounds]
+        pairs = csr_array((np.ones(int(ends[-1]), np.float32), columns[known], ends), shape=matrix.shape)
+        cold = np.diff(matrix.indptr) == 0
+        scores = np.full(len(columns), np.nan)
+        scores[known] = self._pair_scores(matrix, pairs)
+        lonely = known & np.repeat(cold, np.diff(bounds))
+        scores[lonely] = self._share(columns[lonely])
+        return scores, cold
+
+    def write_recommendations(
+        self,
+        path: str | os.PathLike[str],
+        histories: Histories | None = None,
+        k: int = 20,
+        exclude_seen: bool = True,
+        exclude: Iterable[ItemId] | None = None,
+        candidates: Iterable[ItemId] | None = None,
+        strict: bool = False,
+        *,
+        users: Iterable[Any] | None = None,
+        reasons: int = 0,
+    ) -> Written:
+        """Write what :meth:`recommend` gives to a file, a block of users at a time: millions of them in little memory.
+
+        Parameters
+        ----------
+        path : path
+            Ends in .parquet, .csv or .ndjson. The file is written beside its final name and renamed, so there is
+            nothing of one that was not finished.
+        histories, k, exclude_seen, exclude, candidates, strict, users, reasons
+            As in :meth:`recommend`.
+
+        Returns
+        -------
+        Written
+            ``rows``, ``users``, and how many of these are ``from_popularity``.
+
+        Examples
+        --------
+        >>> import os, tempfile, deql, polars as pl
+        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), list("tjtjtjet"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "lists.csv")
+        ...     print(deql.EASE(l2=1.0).fit(data).write_recommendations(path, data, k=1))
+        ...     print(pl.read_csv(path).columns)
+        Written(rows=3, users=4, from_popularity=0)
+        ['user', 'rank', 'item', 'score', 'from_popularity']
+        """
+        place = Path(path)
+        if place.suffix not in STREAM_ENDINGS:
+            raise ParameterError(f"{place} must end in one of {', '.join(STREAM_ENDINGS)}", parameter="path")
+        check_whole("k", k)
+        check_whole("reasons", reasons, least=0)
+        asked = self._asked(histories, users, strict)
+        allowed = allowed_items(len(self.items_), self._item_index, exclude, candidates, strict)
+        counts = Counter[str]()
+
+        def frames() -> Iterator[pl.DataFrame]:
+            with stages(self.progress) as stage:
+                for found in self._in_blocks(asked, int(k), exclude_seen, allowed, reasons, stage("Recommend")):
+                    frame = found.to_frame("polars")
+                    counts.update(rows=len(frame), users=len(found.users), cold=int(found.from_popularity.sum()))
+                    yield frame
+
+        write_frames(place, frames(), self._schema(asked.users, bool(reasons)))
+        return Written(counts["rows"], counts["users"], counts["cold"])
+
+    def _in_blocks(
+        self,
+        asked: Asked,
+        k: int,
+        exclude_seen: bool,
+        allowed: NDArray[np.bool_],
+        reasons: int,
+        report: ProgressCallback | None,
+    ) -> Iterator[Recommendations]:
+        users = asked.matrix.shape[0]
+        block = max(_LEAST_USERS, _LIST_ENTRIES // min(k, len(self.items_)))
+        for first in range(0, users, block):
+            rows = slice(first, min(first + block, users))
+            part = Asked(asked.matrix[rows], asked.users[rows], None)
+            yield self._recommended(part, k, exclude_seen, allowed, reasons, None)
+            if report is not None:
+                report(rows.stop, users)
+
+    def _schema(self, users: NDArray[Any], reasons: bool) -> dict[str, Any]:
+        """The types of what is written, whatever a block has of it."""
+        user, item = (pl.String if ids.dtype == object else pl.Int64 for ids in (users, self.items_))
+        schema: dict[str, Any] = {"user": user, "rank": pl.Int64, "item": item}
+        if self.titles_ is not None:
+            schema["title"] = pl.String
+        schema |= {"score": pl.Float64, "from_popularity": pl.Boolean}
+        return schema | {"reason": pl.String} if reasons else schema
+
+
+def _nested(items: Any) -> Iterable[Any]:
+    hint = "items must be a list for each history, such as [['a', 'b'], ['c']], or a frame of pairs"
+    if items is None or isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise ParameterError(f"{hint}; got {items!r}", parameter="items")
+    rows = list(items)
+    for row in rows:
+        if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+            raise ParameterError(f"{hint}; one of them is {row!r}", parameter="items")
+    return rows

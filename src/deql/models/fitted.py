@@ -1,0 +1,168 @@
+"""What a fit leaves: items, their counts, the best columns of a row; in memory and in a model file."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql._system.progress import ProgressCallback, stages
+from deql.data import Interactions, as_interactions
+from deql.data.interactions import InteractionsLike, canonical, is_frame
+from deql.errors import NotFittedError
+from deql.io import model_file
+from deql.io.container import Arrays
+from deql.io.model_file import ModelRecord
+from deql.models.estimator import Estimator
+from deql.models.kept_data import kept_arrays, pack_interactions, unpack_interactions
+from deql.ranking import NO_ITEM
+from deql.ranking.histories import encode_histories
+
+__all__ = ["FittedModel"]
+
+
+class FittedModel(Estimator):
+    """A model with items in the order of columns, which can be saved and ranks rows of them.
+
+    Attributes
+    ----------
+    data_ : Interactions or None
+        What the model was fitted on, if ``keep_data`` was asked for.
+    """
+
+    items_: NDArray[Any]
+    titles_: NDArray[Any] | None
+    item_counts_: NDArray[np.int64]
+    n_users_: int
+    fitted_params_: dict[str, Any]
+    progress: bool
+    _kept: Interactions | Arrays | None = None
+    """The data, or the arrays of a model file that hold them and are read at their first use."""
+
+    @abstractmethod
+    def _rank(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Best columns and their scores for rows that have a history."""
+
+    @abstractmethod
+    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
+        """The exact scores of the columns stored in ``pairs``, row by row."""
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise ParameterError for a hyper-parameter out of its range."""
+
+    @property
+    def data_(self) -> Interactions | None:
+        """What the model was fitted on, if it was kept: see :meth:`fit`."""
+        if isinstance(self._kept, dict):
+            self._kept = unpack_interactions(
+                self._kept, self.items_, self.titles_, self.item_counts_, self.n_users_
+            )  # fmt: skip
+        return self._kept
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, which :func:`deql.load` reads.
+
+        The file is written beside its final name and renamed, so a crash leaves the old one whole.
+        """
+        self._check_fitted()
+        model_file.write(Path(path), self._as_record())
+
+    def _as_record(self) -> ModelRecord:
+        arrays, facts = self._state()
+        # Without the parameters that are as by default: older versions, which may not know them, can read the file.
+        return ModelRecord(
+            type(self).__name__, self._to_config(self.fitted_params_), self.items_, self.titles_, arrays, facts
+        )
+
+    @classmethod
+    def _from_record(cls, record: ModelRecord) -> Self:
+        """The fitted model; raises ValueError, TypeError or KeyError if the record is not of one."""
+        model = cls(**cls._from_config({**record.parameters}))
+        model.items_, model.titles_ = record.items, record.titles
+        if record.titles is not None and len(record.titles) != len(record.items):
+            raise ValueError("its titles and item ids differ in number")
+        model._check_parameters()
+        model._restore(record.arrays, record.facts)
+        model.fitted_params_ = model.get_params()
+        return model
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and plain facts that a model file keeps, beside ids and hyper-parameters."""
+        kept = pack_interactions(self._kept) if isinstance(self._kept, Interactions) else self._kept or {}
+        return {"item_counts": self.item_counts_} | kept, {"n_users": self.n_users_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        """Become fitted from what ``_state`` gave; raises ValueError or KeyError if it does not fit."""
+        self.item_counts_ = model_file.vector(arrays, "item_counts", len(self.items_), np.int64)
+        self.n_users_ = model_file.fact(facts, "n_users", int)
+        if self.item_counts_.min() < 0:
+            raise ValueError("an item has fewer than no users")
+        self._kept = kept_arrays(arrays)
+
+    def _best(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
+        with stages(self.progress) as stage:
+            return self._lists(matrix, k, exclude_seen, allowed, stage("Recommend"))
+
+    def _lists(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
+        """Best columns among those allowed, their scores, and which rows are the popularity order."""
+        k = min(k, len(self.items_))
+        columns, scores = self._rank(matrix, k, exclude_seen, allowed, report)
+        cold = np.diff(matrix.indptr) == 0
+        if cold.any():
+            columns[cold], scores[cold] = self._popular(k, allowed)
+        return columns, scores, cold
+
+    def _with_ids(self, data: InteractionsLike) -> Interactions:
+        if isinstance(data, Interactions) or is_frame(data):
+            return as_interactions(data)
+        matrix = encode_histories(canonical(data), self._item_index, self.items_, strict=False)
+        return Interactions(matrix, np.arange(matrix.shape[0]), self.items_, titles=self.titles_)
+
+    def _encode(self, data: Interactions, where: str) -> csr_array:
+        return encode_histories(data, self._item_index, self.items_, strict=False, where=where)
+
+    @cached_property
+    def _item_index(self) -> dict[Any, int]:
+        return {item: column for column, item in enumerate(self.items_.tolist())}
+
+    def _names(self, columns: NDArray[np.int32], of_items: NDArray[Any]) -> NDArray[Any]:
+        names = of_items[columns]
+        names[columns == NO_ITEM] = NO_ITEM if names.dtype != object else None
+        return names
+
+    def _popular(self, k: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The fallback for cold-start users: the most popular allowed columns, and the share of users with each."""
+        columns = np.full(k, NO_ITEM, np.int32)
+        scores = np.full(k, np.nan)
+        order = np.argsort(-self.item_counts_, kind="stable")
+        best = order[allowed[order]][:k]
+        columns[: len(best)] = best
+        scores[: len(best)] = self._share(best)
+        return columns, scores
+
+    def _weights_at(self, sources: NDArray[np.int32], targets: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The entries of W in these rows and columns, pair by pair: the scores of histories of one item each."""
+        ones, steps = np.ones(len(sources), np.float32), np.arange(len(sources) + 1, dtype=np.int32)
+        shape = len(sources), len(self.items_)
+        return self._pair_scores(csr_array((ones, sources, steps), shape), csr_array((ones, targets, steps), shape))
+
+    def _share(self, columns: Any) -> Any:
+        """Share of users who have the items."""
+        return self.item_counts_[columns] / max(1, self.n_users_)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "items_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")

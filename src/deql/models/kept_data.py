@@ -1,0 +1,121 @@
+"""The interactions that a model was fitted on, kept with it: as arrays of a model file, and by user."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql.data import Interactions
+from deql.data.interactions import check_compressed, id_array, masked
+from deql.errors import DataError, ModelFileError, ParameterError, name_some
+from deql.io.container import Arrays, pack_text, unpack_text
+from deql.ranking.histories import levels_to_the_caller
+
+__all__ = ["kept_arrays", "pack_interactions", "pick_users", "unpack_interactions"]
+
+_FIELDS = ("interactions_indptr", "interactions_indices", "interactions_weights", "interactions_times")
+_NAMES = (*_FIELDS, "users", "users_text", "users_ends")
+
+
+def pack_interactions(data: Interactions) -> Arrays:
+    """Interactions without their items, which the model has: rows, columns, weights unless all are 1, times, users.
+
+    Examples
+    --------
+    >>> sorted(pack_interactions(Interactions.from_pairs([1, 2], ["tea", "jam"])))
+    ['interactions_indices', 'interactions_indptr', 'users']
+    """
+    matrix = data.matrix
+    try:
+        arrays = pack_text("users", data.users)
+    except TypeError:
+        raise ModelFileError("a model can be saved with its data only if user ids are integers or text") from None
+    arrays |= {"interactions_indptr": matrix.indptr, "interactions_indices": matrix.indices}
+    if (matrix.data != 1).any():
+        arrays["interactions_weights"] = matrix.data
+    return arrays if data.times is None else arrays | {"interactions_times": data.times}
+
+
+def kept_arrays(arrays: Arrays) -> Arrays | None:
+    """Those of a model file's arrays that hold its interactions; None if it has none."""
+    return {name: arrays[name] for name in _NAMES if name in arrays} if _FIELDS[0] in arrays else None
+
+
+def unpack_interactions(
+    arrays: Arrays, items: NDArray[Any], titles: NDArray[Any] | None, item_counts: NDArray[np.int64], n_users: int
+) -> Interactions:
+    """What :func:`pack_interactions` packed, in memory of its own; ModelFileError if it is not of this model.
+
+    Parameters
+    ----------
+    arrays : dict of ndarray
+    items, titles
+        The model's.
+    item_counts : ndarray of int64
+        How many users have each item, as the model counted them.
+    n_users : int
+    """
+    try:
+        users = unpack_text("users", arrays)
+        indptr, indices = (np.array(arrays[name]) for name in _FIELDS[:2])
+        weights = np.array(arrays[_FIELDS[2]]) if _FIELDS[2] in arrays else np.ones(len(indices), np.float32)
+        times = np.array(arrays[_FIELDS[3]]) if _FIELDS[3] in arrays else None
+        if len(users) != n_users or len(set(users.tolist())) != n_users:
+            raise ValueError("the ids of its users are not one for each")
+        if weights.dtype.kind != "f" or not np.isfinite(weights).all():
+            raise ValueError("its weights are not all finite numbers")
+        if times is not None and (times.dtype != np.float64 or times.shape != indices.shape):
+            raise ValueError("its times are not one for each interaction")
+        matrix = csr_array((weights, indices, indptr), shape=(n_users, len(items)))
+        check_compressed(matrix)
+        if not np.array_equal(np.bincount(indices, minlength=len(items)), item_counts):
+            raise ValueError("its items have other numbers of users than the model counted")
+        return Interactions(matrix, users, items, times, titles)
+    except KeyError as error:
+        raise ModelFileError(f"the data kept with this model are damaged: there is no {error.args[0]}") from None
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"the data kept with this model are damaged: {error}") from None
+
+
+def pick_users(data: Interactions, users: Iterable[Any], strict: bool) -> tuple[csr_array, NDArray[Any]]:
+    """The rows of users by id, in the order asked for, and their ids; a user without data has an empty row.
+
+    Examples
+    --------
+    >>> data = Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"])
+    >>> matrix, ids = pick_users(data, ["bob", "ann"], strict=True)
+    >>> matrix.toarray().tolist(), ids.tolist()
+    ([[0.0, 1.0], [1.0, 1.0]], ['bob', 'ann'])
+    """
+    if isinstance(users, str | bytes) or not isinstance(users, Iterable):
+        raise ParameterError(f"users must be a list of user ids, got {users!r}", parameter="users")
+    asked = id_array(list(users))
+    try:
+        rows = np.array([data.user_index.get(user, -1) for user in asked.tolist()], np.int64)
+    except TypeError:
+        raise ParameterError("a user id must be a single value, such as a number or text", parameter="users") from None
+    known = rows >= 0
+    if not known.all():
+        _tell_unknown(data, list(dict.fromkeys(asked[~known].tolist())), strict)
+    if not known.any():
+        return csr_array((len(rows), data.n_items), dtype=data.matrix.dtype), asked
+    matrix = csr_array(data.matrix[np.maximum(rows, 0)])
+    return matrix if known.all() else masked(matrix, np.repeat(known, np.diff(matrix.indptr))), asked
+
+
+def _tell_unknown(data: Interactions, unknown: list[Any], strict: bool) -> None:
+    text = data.users.dtype == object
+    other = [user for user in unknown if isinstance(user, str) != text]
+    hint = f"; ids of users are {'text' if text else 'whole numbers'} in these data" if other else ""
+    if strict:
+        raise DataError(f"there are no data on the users {name_some(unknown)}{hint}")
+    several = f"{len(unknown):,} users get" if len(unknown) > 1 else "1 user gets"
+    warnings.warn(
+        f"{several} the popularity order, for want of data: {name_some(unknown)}{hint}",
+        stacklevel=levels_to_the_caller(),
+    )

@@ -1,0 +1,322 @@
+"""Many users at once: scores of given pairs, similar items, reasons, users by id, lists written as they are made."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import deql
+from deql.errors import DataError, ParameterError, UnknownItemError
+from deql.io.frame_stream import STREAM_ENDINGS
+from deql.models import bulk, reasons
+from tests.models.contract import IDS, N, cases, interactions
+
+ITEMS = IDS["text"]
+FRAMES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "pyarrow": pa.table,
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return interactions()
+
+
+@pytest.fixture(scope="module")
+def others():
+    return interactions(users=30, seed=1)
+
+
+@pytest.fixture(scope="module", params=cases())
+def model(request, data):
+    return request.param.make().fit(data, keep_data=True)
+
+
+@pytest.fixture(scope="module")
+def ease(data):
+    return deql.EASE(l2=2.0).fit(data, keep_data=True)
+
+
+def columns_of(frame):
+    if isinstance(frame, pa.Table):
+        return frame.to_pydict()
+    return {name: frame[name].to_list() for name in frame.columns}
+
+
+class TestScorePairs:
+    def test_are_the_scores_of_recommend_to_the_last_bit(self, model, others):
+        lists = model.recommend(others, k=N, exclude_seen=False)
+        generator = np.random.default_rng(0)
+        asked = [generator.permutation(N)[: generator.integers(0, N)] for _ in range(others.n_users)]
+        found = model.score_pairs(others, [model.items_[row].tolist() for row in asked])
+        assert len(found) == others.n_users
+        for scores, row, ids, expected in zip(found, asked, *lists, strict=True):
+            by_item = dict(zip(ids.tolist(), expected.tolist(), strict=True))
+            assert scores.tolist() == [by_item[item] for item in model.items_[row].tolist()]
+
+    def test_of_one_item_twice_and_of_an_empty_history(self, model):
+        found = model.score_pairs([[ITEMS[3]], []], [[ITEMS[5], ITEMS[5]], [ITEMS[2]]])
+        assert found[0][0] == found[0][1]
+        assert found[1].tolist() == [model.item_counts_[2] / model.n_users_]
+        assert found.from_popularity.tolist() == [False, True]
+        assert found[-1].tolist() == found[1:][0].tolist()
+
+    @pytest.mark.parametrize("kind", FRAMES)
+    def test_of_a_frame_come_as_such_a_frame_in_its_order(self, ease, data, kind):
+        users, items = [5, 3, 5, 3, 5], [ITEMS[i] for i in (2, 0, 9, 0, 1)]
+        pairs = FRAMES[kind]({"user": users, "item": items, "bid": [1, 2, 3, 4, 5]})
+        found = ease.score_pairs(items=pairs)
+        assert type(found) is type(pairs)
+        table = columns_of(found)
+        assert list(table) == ["user", "item", "title", "score", "from_popularity"]
+        assert table["user"] == users
+        assert table["item"] == items
+        expected = [
+            ease.score_pairs(users=[user], items=[[item]])[0][0] for user, item in zip(users, items, strict=True)
+        ]
+        assert table["score"] == expected
+        assert not any(table["from_popularity"])
+
+    def test_of_a_frame_with_other_histories(self, ease, others):
+        pairs = pl.DataFrame({"user": [7, 2], "item": [ITEMS[1], ITEMS[0]]})
+        found = ease.score_pairs(others, pairs)["score"].to_list()
+        expected = ease.score_pairs(others.take_users(np.array([7, 2])), [[ITEMS[1]], [ITEMS[0]]])
+        assert found == [scores[0] for scores in expected]
+
+    def test_of_unknown_items_are_missing(self, ease):
+        with pytest.warns(UserWarning, match=r"^1 item that the model does not know has no score: 'gin'$"):
+            found = ease.score_pairs([[ITEMS[0]]], [["gin", ITEMS[1]]])
+        assert np.isnan(found[0]).tolist() == [True, False]
+        assert found.to_frame()["title"].to_list() == [None, "Item No. 1"]
+        with pytest.raises(UnknownItemError, match="pairs name items the model does not know: 'gin'"):
+            ease.score_pairs([[ITEMS[0]]], [["gin"]], strict=True)
+
+    @pytest.mark.parametrize("items", [None, "item 1", ["item 1"], 3])
+    def test_need_a_list_for_each(self, ease, items):
+        with pytest.raises(ParameterError, match="items must be a list for each history"):
+            ease.score_pairs([[ITEMS[0]]], items)
+
+    def test_need_as_many_lists(self, ease):
+        with pytest.raises(ParameterError, match=r"^2 histories need as many lists of items, got 1$"):
+            ease.score_pairs([[ITEMS[0]], []], [[ITEMS[1]]])
+
+    def test_a_frame_names_its_users(self, ease):
+        with pytest.raises(ParameterError, match="leave out users"):
+            ease.score_pairs(items=pl.DataFrame({"user": [1], "item": [ITEMS[1]]}), users=[1])
+
+    def test_a_frame_with_gaps_is_refused(self, ease):
+        with pytest.raises(DataError, match="row 2: the item is missing"):
+            ease.score_pairs(items=pl.DataFrame({"user": [1, 1], "item": [ITEMS[1], None]}))
+
+
+class TestSimilarItems:
+    def test_of_several_are_those_of_each(self, model):
+        asked = [ITEMS[7], ITEMS[0], ITEMS[7]]
+        for given in (asked, np.array(asked, object)):
+            found = model.similar_items(given, k=4)
+            assert found.items.tolist() == asked
+            for row, item in enumerate(asked):
+                ids, scores = model.similar_items(item, k=4)
+                assert found.ids[row].tolist() == ids.tolist()
+                assert found.scores[row].tobytes() == scores.tobytes()
+
+    def test_as_a_frame(self, ease):
+        frame = ease.similar_items([ITEMS[7], ITEMS[0]], k=2).to_frame()
+        assert frame.columns == ["item", "rank", "similar", "title", "score"]
+        assert frame["item"].to_list() == [ITEMS[7], ITEMS[7], ITEMS[0], ITEMS[0]]
+        assert frame["title"].to_list() == [f"Item No. {ITEMS.index(item)}" for item in frame["similar"]]
+
+    def test_of_none(self, ease):
+        assert ease.similar_items([]).ids.shape == (0, 10)
+
+    def test_one_that_is_unknown_is_named(self, ease):
+        with pytest.raises(UnknownItemError, match="does not know the item 'gin'"):
+            ease.similar_items([ITEMS[0], "gin"])
+
+
+class TestReasons:
+    def test_are_the_largest_positive_parts(self, model, others, monkeypatch):
+        monkeypatch.setattr(reasons, "_PARTS", 40)  # several users at a time, and one that is too large alone
+        binary = deql.Interactions.from_csr((others.matrix != 0).astype(float), items=others.items)
+        found = model.recommend(binary, k=4, reasons=2)
+        titles = dict(zip(ITEMS, model.titles_, strict=True))
+        for user in range(binary.n_users):
+            history = binary.history(user)
+            for rank in range(4):
+                item = found.ids[user, rank]
+                if item is None:
+                    assert found.reasons[user, rank] is None
+                    continue
+                parts = [part for part in model.explain(history, item) if part.value > 0]
+                parts.sort(key=lambda part: (-part.value, ITEMS.index(part.item)))
+                expected = "; ".join(titles[part.item] for part in parts[:2]) or None
+                assert found.reasons[user, rank] == expected
+
+    def test_weights_count(self):
+        # Having 0 speaks for 2 less than having 1 does, unless it weighs more.
+        W = np.array([[0, 0, 1], [0, 0, 2], [0, 0, 0]], float)
+        model = deql.CustomLinear(W).fit(np.eye(3))
+        assert model.recommend(np.array([[1.0, 1, 0], [3, 1, 0]]), k=1, reasons=1).reasons.tolist() == [["1"], ["0"]]
+
+    def test_there_are_none_for_the_popularity_order(self, ease):
+        found = ease.recommend([[], [ITEMS[1]]], k=3, reasons=1)
+        assert found.reasons[0].tolist() == [None] * 3
+        assert found.to_frame().columns[-1] == "reason"
+
+    def test_there_are_none_unless_asked_for(self, ease):
+        assert ease.recommend([[ITEMS[1]]]).reasons is None
+        with pytest.raises(ParameterError, match="reasons must be a whole number"):
+            ease.recommend([[ITEMS[1]]], reasons=-1)
+
+
+class TestUsers:
+    def test_by_id_get_the_lists_of_their_rows(self, model, data):
+        whole = model.recommend(data, k=5)
+        some = model.recommend(users=[7, 3, 7], k=5)
+        assert some.users.tolist() == [7, 3, 7]
+        assert some.ids.tolist() == whole.ids[[7, 3, 7]].tolist()
+        assert some.scores.tobytes() == whole.scores[[7, 3, 7]].tobytes()
+
+    def test_all_of_them_if_none_is_named(self, model, data):
+        found, expected = model.recommend(k=3), model.recommend(data, k=3)
+        assert found.users.tolist() == data.users.tolist()
+        assert found.ids.tolist() == expected.ids.tolist()
+
+    def test_of_given_histories(self, ease, others):
+        expected = ease.recommend(others, k=3)
+        assert ease.recommend(others, k=3, users=[4]).ids.tolist() == expected.ids[[4]].tolist()
+
+    def test_without_data_get_the_popularity_order_with_a_warning(self, ease):
+        with pytest.warns(UserWarning, match=r"^1 user gets the popularity order, for want of data: 999$") as caught:
+            found = ease.recommend(users=[999, 3], k=3)
+        assert caught[0].filename == __file__
+        assert found.from_popularity.tolist() == [True, False]
+        with pytest.raises(DataError, match=r"there are no data on the users 999$"):
+            ease.recommend(users=[999], strict=True)
+
+    def test_of_the_wrong_type_are_said_to_be_so(self, ease):
+        with pytest.warns(UserWarning, match=r"ids of users are whole numbers in these data$"):
+            ease.recommend(users=["3"])
+        named = deql.EASE().fit(deql.Interactions.from_pairs(["1", "2", "1"], [1, 1, 2]), keep_data=True)
+        with pytest.raises(DataError, match=r"no data on the users 1; ids of users are text in these data$"):
+            named.recommend(users=[1], strict=True)
+
+    def test_need_data(self, data):
+        model = deql.EASE().fit(data)
+        for asked in ({}, {"users": [3]}):
+            with pytest.raises(ParameterError, match="or fit it with keep_data=True"):
+                model.recommend(**asked)
+
+    def test_are_not_found_in_lists(self, ease):
+        with pytest.raises(ParameterError, match="give Interactions or a frame"):
+            ease.recommend([[ITEMS[0]]], users=[0])
+
+    @pytest.mark.parametrize("users", ["ann", 3])
+    def test_must_be_a_list(self, ease, users):
+        with pytest.raises(ParameterError, match="users must be a list of user ids"):
+            ease.recommend(users=users)
+
+    def test_must_be_single_values(self, ease):
+        with pytest.raises(DataError, match="flat sequence"):
+            ease.recommend(users=[[1], [2]])
+
+
+class TestFrames:
+    @pytest.mark.parametrize("kind", FRAMES)
+    @pytest.mark.parametrize("ids", ["text", "integers"])
+    def test_in_and_out(self, kind, ids):
+        users = ["ann", "ann", "bob"] if ids == "text" else [3, 3, 1]
+        items = ["tea", "jam", "tea"] if ids == "text" else [10, 20, 10]
+        frame = FRAMES[kind]({"user_id": users, "item_id": items})
+        model = deql.EASE(l2=1.0).fit(frame)
+        found = model.recommend(frame, k=1)
+        assert type(found) is type(frame)
+        table = columns_of(found)
+        assert list(table) == ["user", "rank", "item", "score", "from_popularity"]
+        assert (table["user"], table["item"]) == ((["bob"], ["jam"]) if ids == "text" else ([1], [20]))
+
+    def test_lazy_ones_too(self):
+        frame = pl.LazyFrame({"user_id": ["ann", "ann", "bob"], "item_id": ["tea", "jam", "tea"]})
+        assert deql.EASE(l2=1.0).fit(frame).recommend(frame)["item"].to_list() == ["jam"]
+
+    def test_record_batches_too(self):
+        batch = pa.table({"user_id": ["ann", "ann", "bob"], "item_id": ["tea", "jam", "tea"]}).to_batches()[0]
+        found = deql.EASE(l2=1.0).fit(batch).recommend(batch)
+        assert isinstance(found, pa.Table)
+        assert found["item"].to_pylist() == ["jam"]
+
+    def test_mark_the_popularity_order(self, ease):
+        frame = pd.DataFrame({"user": ["ann", "bob"], "item": [ITEMS[0], "gin"]})
+        with pytest.warns(UserWarning, match="unknown item"):
+            found = ease.recommend(frame, k=2, reasons=1)
+        assert found["from_popularity"].tolist() == [False, False, True, True]
+        assert found["user"].tolist() == ["ann", "ann", "bob", "bob"]
+        assert found["title"].tolist() == [f"Item No. {ITEMS.index(item)}" for item in found["item"]]
+        assert found["reason"].isna().tolist()[2:] == [True, True]
+
+    def test_some_users_of_a_frame(self, ease):
+        frame = pl.DataFrame({"user": ["ann", "bob"], "item": [ITEMS[0], ITEMS[1]]})
+        assert set(ease.recommend(frame, users=["bob"])["user"]) == {"bob"}
+
+    def test_whose_columns_cannot_be_guessed_say_where_to_name_them(self):
+        frame = pl.DataFrame({"who": [1], "what": [2], "x": [3]})
+        with pytest.raises(DataError, match=r"say user=… with one of .*, in deql.read_interactions, and give what it"):
+            deql.EASE().fit(frame)
+
+
+class TestWriteRecommendations:
+    @pytest.mark.parametrize("ending", STREAM_ENDINGS)
+    def test_writes_what_recommend_gives(self, ease, others, tmp_path, ending, monkeypatch):
+        monkeypatch.setattr(bulk, "_LIST_ENTRIES", 20)
+        monkeypatch.setattr(bulk, "_LEAST_USERS", 7)  # five blocks
+        given = {"k": 3, "exclude": [ITEMS[2]], "reasons": 2}
+        path = tmp_path / f"lists{ending}"
+        written = ease.write_recommendations(path, others, **given)
+        expected = ease.recommend(others, **given).to_frame()
+        assert written == (len(expected), 30, 0)
+        read = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".ndjson": pl.read_ndjson}[ending](path)
+        assert read.equals(expected)
+        assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+    def test_marks_the_popularity_order(self, ease, tmp_path):
+        written = ease.write_recommendations(tmp_path / "lists.ndjson", [[ITEMS[1]], []], k=1)
+        assert written == (2, 2, 1)
+        lines = [json.loads(line) for line in (tmp_path / "lists.ndjson").read_text().splitlines()]
+        assert [line["from_popularity"] for line in lines] == [False, True]
+
+    def test_of_nobody_is_an_empty_table_with_its_types(self, ease, tmp_path):
+        assert ease.write_recommendations(tmp_path / "lists.parquet", []) == (0, 0, 0)
+        read = pl.read_parquet(tmp_path / "lists.parquet")
+        assert dict(read.schema)["item"] == pl.String
+        assert len(read) == 0
+
+    def test_that_fails_on_the_way_leaves_what_was_there(self, ease, others, tmp_path, monkeypatch):
+        monkeypatch.setattr(bulk, "_LIST_ENTRIES", 20)
+        monkeypatch.setattr(bulk, "_LEAST_USERS", 7)
+        rank, calls = deql.EASE._rank, []
+
+        def fail_at_the_third(self, *given):
+            calls.append(1)
+            if len(calls) == 3:
+                raise DataError("the third block")
+            return rank(self, *given)
+
+        monkeypatch.setattr(deql.EASE, "_rank", fail_at_the_third)
+        for ending in STREAM_ENDINGS:
+            calls.clear()
+            path = tmp_path / f"lists{ending}"
+            path.write_text("before")
+            with pytest.raises(DataError, match=r"^the third block$"):
+                ease.write_recommendations(path, others, k=3)
+            assert path.read_text() == "before"
+            assert [one.name for one in tmp_path.iterdir()] == [path.name]
+            path.unlink()
+
+    def test_needs_an_ending_that_it_knows(self, ease, tmp_path):
+        with pytest.raises(ParameterError, match=r"must end in one of \.parquet, \.csv, \.ndjson"):
+            ease.write_recommendations(tmp_path / "lists.xlsx", [[]])
