@@ -107,6 +107,9 @@ def test_bars_add_up_to_the_score(shown):
     drawn = [float(value) for value in re.findall(r"<td>([+-][\d.]+)</td>", why._repr_html_())]
     assert len(drawn) == 21
     assert sum(drawn) == pytest.approx(why.score, abs=0.5e-4 * len(drawn))
+    assert "Title 29" in why._repr_html_()
+    assert repr(why).count("Title") == 5
+    assert "Title 3" in shown["Neighbourhood"]._repr_html_()
     cold = shown["cold"]._repr_html_()
     assert "the rest" in cold
 

@@ -320,7 +320,8 @@ class Recommender(BulkVerbs):
             for name, value in zip(self.items_[columns[shown]].tolist(), values[shown], strict=True)
         )
         # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
-        return Explanation(self.items_[[target]].tolist()[0], float(score), parts, float(score - values[shown].sum()))
+        rest, titles = float(score - values[shown].sum()), self._titles_by_id([target, *columns[shown]])
+        return Explanation(self.items_[[target]].tolist()[0], float(score), parts, rest, titles)
 
     def neighbours(self, item: ItemId, k: int = 10) -> Neighbourhood:
         """The items that ``item`` has most to do with, and all weights among them: a small directed graph.
@@ -355,11 +356,18 @@ class Recommender(BulkVerbs):
         order = np.argsort(-size, kind="stable")[:k]
         columns = np.concatenate([[middle], others[order[size[order] > 0]]]).astype(np.int32)
         among = self._weights_at(np.repeat(columns, len(columns)), np.tile(columns, len(columns)))
-        return Neighbourhood(tuple(self.items_[columns].tolist()), among.reshape(len(columns), -1))
+        names = tuple(self.items_[columns].tolist())
+        return Neighbourhood(names, among.reshape(len(columns), -1), self._titles_by_id(columns))
 
     def plot_neighbours(self, item: ItemId, k: int = 10) -> Figure:
         """:meth:`neighbours` as a matplotlib figure."""
         return self.neighbours(item, k).plot()
+
+    def _titles_by_id(self, columns: Sequence[int] | NDArray[np.int32]) -> dict[Any, str] | None:
+        """Titles by item id."""
+        if self.titles_ is None:
+            return None
+        return dict(zip(self.items_[columns].tolist(), self.titles_[columns].tolist(), strict=True))
 
     def _column(self, item: ItemId) -> int:
         try:

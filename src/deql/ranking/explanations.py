@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from deql.plotting.drawing import Labels
 from deql.plotting.figures import figure
 from deql.plotting.item_plots import contributions, neighbourhood
-from deql.ranking.notebook import explanation_html, explanation_rows, neighbourhood_html, short_list
+from deql.ranking.notebook import explanation_html, explanation_rows, item_name, neighbourhood_html, short_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +44,8 @@ class Explanation(Sequence[Contribution]):
     rest : float
         What the parts leave: the sum of those left out because of k, and the item's own popularity
         where that is the score (:class:`deql.Popularity`, or an empty history). Otherwise 0.
+    titles : dict or None
+        What people call the items, by id, if the model knows.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class Explanation(Sequence[Contribution]):
     score: float
     parts: tuple[Contribution, ...]
     rest: float = 0.0
+    titles: dict[Any, str] | None = None
 
     @overload
     def __getitem__(self, index: int) -> Contribution: ...
@@ -72,7 +75,7 @@ class Explanation(Sequence[Contribution]):
         return len(self.parts)
 
     def __repr__(self) -> str:
-        parts = short_list([f"{part.item} {part.value:+.4g}" for part in self.parts])
+        parts = short_list([f"{item_name(part.item, self.titles)} {part.value:+.4g}" for part in self.parts])
         return f"Explanation({self.item!r}: {self.score:.4g} = {parts or f'{self.rest:.4g}'})"
 
     def _repr_html_(self) -> str:
@@ -80,7 +83,8 @@ class Explanation(Sequence[Contribution]):
 
     def plot(self) -> Figure:
         """A bar for each part; together they are the score. Needs matplotlib (extra ``report``)."""
-        labels = Labels("explanation", f"Why {short_list([self.item])}: score {self.score:.4f}", "adds to the score")
+        name = short_list([item_name(self.item, self.titles)])
+        labels = Labels("explanation", f"Why {name}: score {self.score:.4f}", "adds to the score")
         return figure([contributions.panel(labels, explanation_rows(self))], width=6.5)
 
 
@@ -102,6 +106,8 @@ class Neighbourhood:
         The item in the middle, then its neighbours, nearest first.
     weights : ndarray of float64
         Entry (s, t) is W at ``items[s]``, ``items[t]``; the diagonal is what each item adds to its own score.
+    titles : dict or None
+        What people call the items, by id, if the model knows.
 
     Examples
     --------
@@ -114,6 +120,7 @@ class Neighbourhood:
 
     items: tuple[Any, ...]
     weights: NDArray[np.float64]
+    titles: dict[Any, str] | None = None
 
     def edges(self, between: int | None = None) -> list[Edge]:
         """All edges that are not zero, those of the item in the middle first, each kind by size.
@@ -128,14 +135,16 @@ class Neighbourhood:
         return [Edge(self.items[s], self.items[t], float(self.weights[s, t])) for s, t in kept]
 
     def __repr__(self) -> str:
-        return f"Neighbourhood({self.items[0]!r}: {short_list(list(self.items[1:])) or 'none'})"
+        return f"Neighbourhood({self.items[0]!r}: {short_list(self._names()[1:]) or 'none'})"
 
     def _repr_html_(self) -> str:
         return neighbourhood_html(self)
 
     def plot(self) -> Figure:
         """The graph: an arrow's width is its weight's size. Needs matplotlib (extra ``report``)."""
-        title = f"Neighbours of {short_list([self.items[0]])}: arrows point to whose score they add to"
+        title = f"Neighbours of {short_list(self._names()[:1])}: arrows point to whose score they add to"
         labels = Labels("neighbourhood", title, "")
-        names = [str(name) for name in self.items]
-        return figure([neighbourhood.panel(labels, names, self.weights)], width=7.5, height=5.2)
+        return figure([neighbourhood.panel(labels, self._names(), self.weights)], width=7.5, height=5.2)
+
+    def _names(self) -> list[str]:
+        return [item_name(item, self.titles) for item in self.items]

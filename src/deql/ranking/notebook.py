@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from deql.ranking.explanations import Explanation, Neighbourhood
     from deql.ranking.histories import Recommendations
 
-__all__ = ["explanation_html", "explanation_rows", "neighbourhood_html", "recommendations_html", "recommendations_repr"]
+__all__ = [
+    "explanation_html", "explanation_rows", "item_name", "neighbourhood_html", "recommendations_html",
+    "recommendations_repr", "short_list",
+]  # fmt: skip
 
 _USERS, _ITEMS, _PARTS, _EDGES = 4, 10, 20, 20
 _FIRST = 3
@@ -72,7 +76,7 @@ def _short(name: Any) -> str:
 
 def explanation_rows(why: Explanation, most: int = _PARTS) -> list[tuple[str, float]]:
     """The parts of a score by name, and what is left of it in a last row; together they are the score."""
-    rows = [(str(part.item), part.value) for part in why.parts[:most]]
+    rows = [(item_name(part.item, why.titles), part.value) for part in why.parts[:most]]
     left = why.score - sum(value for _, value in rows)
     more = [f"{len(why.parts) - most:,} more"] if len(why.parts) > most else []
     what = " and ".join(more + ["the rest"] * (why.rest != 0 or not more))
@@ -82,21 +86,32 @@ def explanation_rows(why: Explanation, most: int = _PARTS) -> list[tuple[str, fl
 def explanation_html(why: Explanation) -> str:
     """The parts as bars that add up to the score."""
     return html.block(
-        html.heading(f"Why {html.shorten(str(why.item))}", f"score {why.score:.4f}, which is the sum of:"),
+        html.heading(f"Why {_short(item_name(why.item, why.titles))}", f"score {why.score:.4f}, which is the sum of:"),
         html.bars(["item of the history", "adds"], explanation_rows(why)),
     )
 
 
 def neighbourhood_html(near: Neighbourhood) -> str:
     """What the item in the middle gives to each neighbour, and has from it."""
-    rows: list[tuple[list[str], list[Cell]]] = [
-        ([str(name)], [Cell(f"{near.weights[0, place]:+.4f}"), Cell(f"{near.weights[place, 0]:+.4f}")])
-        for place, name in enumerate(near.items[1:], 1)
-    ]
-    name = html.shorten(str(near.items[0]))
+    rows = []
+    for place, item in enumerate(near.items[1:], 1):
+        weights = near.weights[0, place], near.weights[place, 0]
+        rows.append(([item_name(item, near.titles)], [Cell(f"{weight:+.4f}") for weight in weights]))
+    name = _short(item_name(near.items[0], near.titles))
     grid = Grid("Neighbours", ["neighbour", "weight to it", "weight from it"], rows)
     said = html.table(grid, _EDGES) if rows else html.paragraph("It has no neighbours: its weights are all zero.")
     return html.block(html.heading(f"Neighbours of {name}"), said)
+
+
+def item_name(item: Any, titles: Mapping[Any, str] | None) -> str:
+    """An item's title where there are titles, else its id.
+
+    Examples
+    --------
+    >>> item_name(7, {7: "Tea"}), item_name(7, None)
+    ('Tea', '7')
+    """
+    return str(item) if titles is None else str(titles[item])
 
 
 def short_list(names: list[Any], most: int = 5) -> str:
