@@ -43,6 +43,7 @@ def shown():
         "Recommendations": model.recommend([items[:2], [], *([[items[1]]] * 20)], k=25),
         "SimilarItems": model.similar_items(list(items[:2])),
         "reasons": model.recommend([items[:2], []], k=3, reasons=2),
+        "ScoredPairs": model.score_pairs([items[:2], [], items[:1]], [items[5:25], items[3:7], [items[2]]]),
         "exhausted": model.recommend([items], k=3),
         "numbers": deql.EASE(5.0).fit(matrix).recommend([[1]], k=3),
         "Explanation": model.explain(items[:28], items[29]),
@@ -59,7 +60,7 @@ def shown():
 
 
 NAMES = """Interactions,nothing,plain matrix,HeldOut,Split,model,fitted,Popularity,SLIM,CustomLinear,Recommendations,
-SimilarItems,reasons,exhausted,numbers,Explanation,cold,Neighbourhood,alone,Tuning,BCurve,Evaluation,Comparison,Plan,LinearImputer"""
+SimilarItems,reasons,ScoredPairs,exhausted,numbers,Explanation,cold,Neighbourhood,alone,Tuning,BCurve,Evaluation,Comparison,Plan,LinearImputer"""
 
 
 @pytest.mark.parametrize("name", NAMES.replace("\n", "").split(","))

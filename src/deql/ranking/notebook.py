@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deql._system import html
-from deql._system.tables import Cell, Grid, counted
+from deql._system.tables import Cell, Grid, counted, number
 
 if TYPE_CHECKING:
     from deql.ranking.explanations import Explanation, Neighbourhood
     from deql.ranking.histories import Recommendations
+    from deql.ranking.scored_pairs import ScoredPairs
 
 __all__ = [
     "explanation_html", "explanation_rows", "item_name", "neighbourhood_html", "recommendations_html",
-    "recommendations_repr", "short_list",
+    "recommendations_repr", "scored_pairs_html", "scored_pairs_repr", "short_list",
 ]  # fmt: skip
 
 _USERS, _ITEMS, _PARTS, _EDGES = 4, 10, 20, 20
@@ -101,6 +102,30 @@ def neighbourhood_html(near: Neighbourhood) -> str:
     grid = Grid("Neighbours", ["neighbour", "weight to it", "weight from it"], rows)
     said = html.table(grid, _EDGES) if rows else html.paragraph("It has no neighbours: its weights are all zero.")
     return html.block(html.heading(f"Neighbours of {name}"), said)
+
+
+def scored_pairs_repr(found: ScoredPairs) -> str:
+    """How many pairs there are, and the first of them."""
+    shown = short_list([f"{names[-1]} {score:.4g}" for names, score in _pairs(found, _FIRST + 1)], _FIRST)
+    return f"ScoredPairs({counted(len(found.scores), 'pair', 'pairs')} of {len(found):,} users: {shown})"
+
+
+def scored_pairs_html(found: ScoredPairs) -> str:
+    """A row for each pair."""
+    rows = [(names, [Cell(number(score))]) for names, score in _pairs(found, _PARTS)]
+    said = f"{counted(len(found.scores), 'pair', 'pairs')} of {len(found):,} users"
+    more = [html.paragraph(f"… and {len(found.scores) - _PARTS:,} more", quiet=True)] * (len(found.scores) > _PARTS)
+    table = [html.table(Grid("Scores", ["user", "item", "score"], rows))] if rows else []
+    return html.block(html.heading("ScoredPairs", said), *table, *more)
+
+
+def _pairs(found: ScoredPairs, most: int) -> list[tuple[list[str], float]]:
+    """User, item and score of the first pairs."""
+    names = found.items if found.titles is None else found.titles
+    rows = np.searchsorted(found.bounds, np.arange(min(most, len(found.scores))), side="right") - 1
+    return [
+        ([_short(found.users[row]), _short(names[place])], float(found.scores[place])) for place, row in enumerate(rows)
+    ]
 
 
 def item_name(item: Any, titles: Mapping[Any, str] | None) -> str:
