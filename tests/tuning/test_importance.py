@@ -29,8 +29,6 @@ def test_the_best_at_each_value_and_how_far_it_moves():
 
 def test_lower_is_better():
     rows = [row(l2=3.0, value=0.1), row(l2=3.0, b=0.5, value=0.3), row(l2=9.0, value=0.2)]
-    (first, *_) = effects(made(rows, metric="mse"))
-    assert first.best == (0.3, 0.1) or first.best == (0.1, 0.2)
     by_name = {one.parameter: one for one in effects(made(rows, metric="mse"))}
     assert by_name["l2"].best == (0.1, 0.2)
 

@@ -67,23 +67,26 @@ def parameter_grid(models: Mapping[str, Mapping[str, Any]]) -> Grid:
 
 
 def without_equal(grid: Grid) -> tuple[Grid, str]:
-    """A table without the columns in which all rows are equal, and a sentence that tells what these have.
+    """A table without the columns that say the same in all rows that say something, and a sentence with these.
 
     Examples
     --------
-    >>> grid = plain_grid("Models", ["model", "l2", "dtype"], [["EASE", "10", "float32"], ["DLAE", "20", "float32"]])
-    >>> varying, told = without_equal(grid)
+    >>> rows = [["EASE", "10", "–", "float32"], ["DLAE", "20", "0.5", "float32"]]
+    >>> varying, told = without_equal(plain_grid("Models", ["model", "l2", "dropout", "dtype"], rows))
     >>> varying.header, told
-    (['model', 'l2'], 'In all of them: dtype float32.')
+    (['model', 'l2'], 'The same for all that have it: dropout 0.5, dtype float32.')
     """
+    if len(grid.rows) == 1:
+        return grid, ""
     names = len(grid.header) - len(grid.rows[0][1])
-    columns = list(zip(*(cells for _, cells in grid.rows), strict=True))
-    kept = [place for place, column in enumerate(columns) if len(grid.rows) == 1 or len(set(column)) > 1]
-    equal = [place for place in range(len(columns)) if place not in kept and columns[place][0].text not in ("", "–")]
+    columns = zip(*(cells for _, cells in grid.rows), strict=True)
+    said = [{cell for cell in column if cell.text not in ("", "–")} for column in columns]
+    kept = [place for place, values in enumerate(said) if len(values) > 1]
     header = [*grid.header[:names], *(grid.header[names + place] for place in kept)]
     rows = [(row, [cells[place] for place in kept]) for row, cells in grid.rows]
-    told = ", ".join(f"{grid.header[names + place]} {columns[place][0]}" for place in equal)
-    return Grid(grid.title, header, rows), f"In all of them: {told}." if told else ""
+    equal = [f"{name} {one}" for name, values in zip(grid.header[names:], said, strict=True) if len(values) == 1
+             for one in values]  # fmt: skip
+    return Grid(grid.title, header, rows), f"The same for all that have it: {', '.join(equal)}." if equal else ""
 
 
 def short_names(models: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
