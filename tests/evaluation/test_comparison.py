@@ -192,3 +192,21 @@ def test_nonsense_asked_of_a_result(found, paired_goods):
         found.p_values("recall@5", over="days")
     with pytest.raises(ParameterError, match="test_users cannot be chosen"):
         compare([EASE(), Popularity()], deql.split_strong(paired_goods), test_users=0.3)
+
+
+def test_below_a_standard_error_the_word_is_tied():
+    # It was: +0.0000 with a star.
+    values = np.array([[0.3, 0.30002, 0.2], [0.3, 0.30003, 0.4], [0.3, 0.30002, 0.3], [0.3, 0.30003, 0.31]])
+    one = made(values, baseline="m0")
+    tests = {test.better: test for test in one.tests("ndcg@20") if test.against == "baseline"}
+    assert tests["m1"].t_holm < 0.05
+    assert tests["m1"].tied
+    assert not tests["m1"].significant
+    assert tests["m2"].tied
+    assert tests["m2"].error == pytest.approx(stats.sem(values[:, 2] - values[:, 0]))
+    assert one.significant("ndcg@20") == set()
+    assert "+0.0000" not in str(one)
+    assert str(one).count("tied") >= 3
+    assert "tied: the difference is below one standard error" in str(one)
+    assert "tied" not in str(made(values + np.array([0, 0.05, 0.5]), baseline="m0"))
+    assert all(test["tied"] in (True, False) for test in one.to_dict()["tests"])

@@ -1,5 +1,6 @@
 """The page of a search: rows and captions worked out by hand, and a page that is whole in every case."""
 
+import dataclasses
 import math
 import re
 from functools import cache
@@ -13,6 +14,7 @@ import deql
 from deql import Interactions
 from deql.plotting import plots
 from deql.plotting.plots import Labels
+from deql.report.point_leaderboard import point_leaderboard
 from deql.report.tuning_page import rank_correlation, tuning_page
 from deql.tuning.space import Space
 from tests.report.test_pages import NASTY, Outline
@@ -143,6 +145,15 @@ def test_the_leaderboard_has_a_row_for_each_point_and_folds_the_other_rules():
     assert "1 more rule</summary>" in board
     assert "All 5 points of 6 models, each with its best rule; these have user_power 0, popularity_power 0" in board
     assert "xi" not in board
+
+
+def test_the_winner_stands_for_its_point():
+    simpler = row(l2=10.0, dropout=0.2, b=0.0, value=0.3499, recall=0.1)
+    tuning = made([GRID[0], simpler, GRID[2]])
+    tuning = dataclasses.replace(tuning, best=tuning.table.row(1, named=True))
+    grid, others = point_leaderboard(tuning)
+    assert [cell.text for cell in grid.rows[0][1]] == ["10", "0", "0.3499", "0.1000"]
+    assert "0.3500" in others[0]
 
 
 def test_every_line_of_the_key_is_drawn():

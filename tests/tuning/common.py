@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+from scipy import stats
 from scipy.sparse import csr_array
 
 import deql
@@ -42,12 +43,32 @@ def separate(space, train, validation, metrics, dtype="float32"):
         for place, rule in enumerate(space.rules()):
             kind = RDLAE if "xi" in rule else DEQL
             model = kind(l2, dropout, user_power=user_power, dtype=dtype, **rule).fit(train)
-            means = deql.evaluate(model, validation, metrics).means
+            found = deql.evaluate(model, validation, metrics)
+            means = found.means | {"users": found.per_user[metrics[0]]}
             parameters = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": None, "xi": None} | rule
             rows.append((parameters | means, place))
     sign = 1 if metrics[0] == "mse" else -1
     rows.sort(key=lambda row: (sign * row[0][metrics[0]], *(row[0][name] for name in PARAMETERS[:3]), row[1]))
     return [row for row, _ in rows]
+
+
+def simplest_tied(rows, metric):
+    """The winner: of the models on the best one's inverse that are tied with it the one with the fewest parameters.
+
+    Rows are those of ``separate``. No winner is worse than the best plain model, which is EASE or EDLAE.
+    """
+    sign = -1 if metric == "mse" else 1
+    plain = [row for row in rows if row["b"] == row["popularity_power"] == row["user_power"] == 0]
+    floor = max((sign * row[metric] for row in plain), default=-np.inf)
+    best = rows[0]
+    found = []
+    for place, row in enumerate(rows):
+        lead = np.abs(np.mean(best["users"] - row["users"]))
+        small = lead < stats.sem(best["users"] - row["users"]) * (1 - 1e-9) or lead < 0.00005
+        same = all(row[name] == best[name] for name in PARAMETERS[:3])
+        if place == 0 or (same and small and sign * row[metric] >= floor):
+            found.append((sum(bool(row[name]) for name in PARAMETERS[3:]), place))
+    return rows[min(found)[1]]
 
 
 def parameters_of(row):

@@ -1,6 +1,8 @@
 import pytest
 
 import deql
+from deql.errors import ParameterError
+from deql.tuning import forecast_tuning
 from deql.tuning.trainer import Trainer
 from tests.tuning.common import SMALL, market
 
@@ -55,18 +57,20 @@ def slow(monkeypatch):
 
 
 WINNER = ", and the fit of the winner"
+BESIDE = ", about 4 for EASE and EDLAE to compare with"
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, f"about 18 min: about 16 screenings and about 8 inverses of 2 min for the walk{WINNER}"),
-        ({"prune": False}, f"about 28 min: about 16 inverses of 2 min for the walk{WINNER}"),
+        ({}, f"about 21 min: about 16 screenings and about 6 inverses of 2 min for the walk{BESIDE}{WINNER}"),
+        ({"prune": False}, f"about 25 min: about 10 inverses of 2 min for the walk{BESIDE}{WINNER}"),
         # The one point that is measured is the winner: nothing is fitted again.
         ({"budget": 1}, "about 2 min: about 1 inverse of 2 min for the walk"),
         ({"budget": 4}, "about 4 min: about 15 screenings and about 1 inverse of 2 min for the walk"),
         ({"budget": 5}, f"about 8 min: about 16 screenings and about 2 inverses of 2 min for the walk{WINNER}"),
-        ({"search": "grid"}, f"about 16 min: 24 screenings and 6 inverses of 2 min for the grid{WINNER}"),
+        ({"search": "grid"}, f"about 22 min: 24 screenings and 6 inverses of 2 min for the grid{BESIDE}{WINNER}"),
+        # The whole grid has EASE and EDLAE.
         ({"search": "grid", "prune": False}, f"about 42 min: 24 inverses of 2 min for the grid{WINNER}"),
     ],
 )
@@ -82,7 +86,10 @@ def test_what_is_told(split, slow, options, words):
             {"budget": "15min"},
             f"about 14 min: about 16 screenings and about 6 inverses of 2 min for the walk{WINNER}",
         ),
-        ({"budget": "9h"}, f"about 18 min: about 16 screenings and about 8 inverses of 2 min for the walk{WINNER}"),
+        (
+            {"budget": "9h"},
+            f"about 21 min: about 16 screenings and about 6 inverses of 2 min for the walk{BESIDE}{WINNER}",
+        ),
         ({"budget": "50s"}, "about 2 min: about 2 screenings and about 1 inverse of 2 min for the walk"),
         (
             {"budget": "15min", "search": "grid"},
@@ -126,3 +133,26 @@ def told_first(split, options):
     with pytest.raises(KeyboardInterrupt):
         deql.tune(split, GRID, tell=tell, **options)
     return told[0]
+
+
+def test_a_forecast_without_the_search(split, slow):
+    ahead = forecast_tuning(split, GRID)
+    assert str(ahead) == f"about 21 min: about 16 screenings and about 6 inverses of 2 min for the walk{BESIDE}{WINNER}"
+    assert (ahead.points, ahead.screenings, ahead.inverses, ahead.baselines, ahead.fits) == (24, 16, 6, 4, 1)
+    assert ahead.seconds == pytest.approx((1.6 + 6 + 4 + 1) * 100)
+    assert forecast_tuning(split, GRID, refit="all").fits == 2
+    with pytest.raises(ParameterError, match="search must be"):
+        forecast_tuning(split, GRID, search="luck")
+
+
+def test_a_forecast_measures_nothing(split, monkeypatch):
+    monkeypatch.setattr(Trainer, "fit", None)
+    assert forecast_tuning(split, SMALL, search="grid").inverses == 4
+
+
+@pytest.mark.parametrize("search", ["walk", "grid"])
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 6, 9, 40])
+def test_baselines_that_are_forecast_are_those_there_is_room_for(split, slow, search, budget):
+    ahead = forecast_tuning(split, GRID, budget=budget, search=search)
+    spent = ahead.inverses + ahead.baselines + 0.1 * ahead.screenings
+    assert spent + (ahead.inverses + ahead.baselines > 1) <= max(budget, 1 + 0.1 * ahead.screenings)

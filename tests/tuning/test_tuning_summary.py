@@ -1,10 +1,13 @@
 """The leaderboard and the edges of a space, worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from deql._system.tables import text_table
 from deql.tuning.space import Space
-from deql.tuning.tuning_result import edges, leaderboard_grid
+from deql.tuning.summary import edges, leaderboard_grid, summary_sentences
+from deql.tuning.tuning_result import BaselineComparison, Tie
 from tests.tuning.made import GRID, made, row
 
 
@@ -65,7 +68,19 @@ def test_everything_at_once_fits_into_80_columns():
             "user_power", (-0.4, 0.0), -0.4,
             "The best user_power (-0.4) is the smallest tried: widen --user-power downwards.",
         ),
+        # 0 is a limit below, not above: an optimum at the end of two values was passed over.
+        ("user_power", (-0.4, 0.0), 0.0, "The best user_power (0) is the largest tried: widen --user-power upwards."),
+        (
+            "popularity_power", (-0.3, 0.0), 0.0,
+            "The best popularity_power (0) is the largest tried: widen --popularity-power upwards.",
+        ),
+        (
+            "dropout", (0.5, 0.9), 0.9,
+            "The best dropout (0.9) is the largest tried: widen --dropout upwards, such as 0.95; it stays below 1.",
+        ),
+        ("dropout", (0.5, 0.99), 0.99, None),
         ("b", (0.0, 4.0), 0.0, None),
+        ("b", (1.0, float("inf")), float("inf"), None),
         ("b", (0.0, 4.0), 4.0, "The best b (4) is the largest tried: widen --b upwards."),
         ("popularity_power", (0.0, 0.3), 0.0, None),
         (
@@ -114,3 +129,92 @@ def test_between_the_values_of_the_space_close_is_an_edge(l2, words):
     # The mean diagonal is 10, so l2 was searched from 0.3 to 300.
     found = edges(made([row(l2=l2, dropout=0.61)], Space(dropout=(0.0, 0.9), b=(1.0,))))
     assert found == ([] if words is None else [words])
+
+
+@pytest.mark.parametrize(
+    ("l2", "words"), [(1.01, "smallest"), (9.9, "largest"), (3.0, None)]
+)  # fmt: skip
+def test_two_ridges_that_a_search_goes_between_have_edges(l2, words):
+    # Where dropout and user_power are fixed, nothing else shows that the search went between the values.
+    space = Space(l2=(1.0, 10.0), dropout=(0.5,), b=(1.0,))
+    found = edges(made([row(l2=l2), row(l2=2.0, value=0.2)], space, ridges=(1.0, 10.0)))
+    assert [words is not None and f"is next to the {words} of the space" in one for one in found] == [True] * bool(
+        words
+    )
+
+
+def rival(difference, error, p_value=0.017):
+    return BaselineComparison({"b": 0.0}, True, 0.3, difference, p_value, error)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (
+            rival(0.00001, 0.000001),
+            "It is tied with the best with b = 0 (0.3000): they differ by 1e-05, too little to be seen.",
+        ),
+        (
+            rival(0.002, 0.003, 0.2),
+            "It is tied with the best with b = 0 (0.3000): they differ by 0.002, less than one standard error (0.003).",
+        ),
+        (rival(-0.002, 0.003, 0.8), "they differ by 0.002, less than one standard error (0.003)."),
+        (rival(0.004, 0.003, 0.1), "0.0040 (1.33%) better than the best with b = 0 (0.3000), which may be chance"),
+        (rival(0.01, 0.001), "That is 0.0100 (3.33%) better than the best with b = 0 (0.3000), which is significant"),
+        (rival(0.01, float("nan")), "which is significant"),
+    ],
+)  # fmt: skip
+def test_below_a_standard_error_the_word_is_tied(found, words):
+    # It was: "That is 0.0000 (0.00%) better than the best with b = 0, which is significant (p = 0.017)".
+    sentence = made([row()], rival=found).sentence
+    assert words in sentence
+    assert ("significant" in sentence) == (found.p_value < 0.05 and "tied" not in sentence)
+    assert "0.0000 (" not in sentence
+
+
+def baselines(ease=0.28, edlae=0.29):
+    names = ["l2", "dropout", "user_power", "b", "xi", "popularity_power", "ndcg@20", "recall@20"]
+    plain = {"EASE": row(30.0, 0.0, 0.0, 0.0, value=ease), "EDLAE": row(3.0, 0.5, 0.0, 0.0, value=edlae)}
+    known = {name: dict(zip(names, one, strict=True)) for name, one in plain.items()}
+    return {"popularity": dict.fromkeys(names[:6]) | {"ndcg@20": 0.1, "recall@20": 0.2}} | known
+
+
+def test_what_people_know_is_below_the_leaderboard():
+    grid = leaderboard_grid(made(GRID, baselines=baselines(), baseline_inverses=4), rows=2)
+    assert (
+        grid.title
+        == "Best 2 of 6 models on 5 inverses, 4 more to compare with; these have user_power 0, popularity_power 0"
+    )
+    assert text_table(grid).splitlines()[2:] == [
+        "1           10      0.2  1  0.3500 ←   0.4000",
+        "2           10      0.8  1  0.3400     0.4500 ←",
+        "EDLAE        3      0.5  0  0.2900     0.4000",
+        "EASE        30        0  0  0.2800     0.4000",
+        "popularity   –        –  –  0.1000     0.2000",
+    ]
+
+
+def test_what_was_gained_over_what_people_know():
+    sentence = summary_sentences(made(GRID, baselines=baselines()))[1]
+    assert sentence == (
+        "On the same users popularity has 0.1000, EASE (l2=30) has 0.2800 (the winner: +25.0%), "
+        "EDLAE (l2=3, dropout=0.5) has 0.2900 (the winner: +20.7%)."
+    )
+
+
+def test_a_baseline_outside_the_space_that_does_better_is_told():
+    found = summary_sentences(made(GRID, Space(l2=(10.0,), dropout=(0.2, 0.8), b=(0.5, 1.0)), baselines=baselines(0.4)))
+    assert "EASE does better, and this space does not have it: add 0 to --dropout and --b." in found
+
+
+def test_the_winner_is_shown_among_the_first_rows():
+    space = Space(l2=(10.0,), dropout=(0.5,), b=(0.0, 1.0, 2.0, 3.0))
+    rows = [row(b=b, value=0.3 - b / 1000) for b in (3.0, 2.0, 1.0, 0.0)]
+    tuning = made(rows, space)
+    simple = replace(tuning, best=tuning.table.row(3, named=True), tie=Tie(tuning.best, 0.003, 0.004))
+    assert [names[0] for names, _ in leaderboard_grid(simple, rows=2).rows] == ["1", "4"]
+    (note,) = [one for one in simple.notes if "tied" in one]
+    assert note == (
+        "With b = 3 it has 0.2970, which is tied (they differ by 0.003, less than one standard error (0.004)): "
+        "the simpler model was taken."
+    )

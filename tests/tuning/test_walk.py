@@ -185,6 +185,35 @@ def test_without_a_budget_it_ends_at_eleven_inverses_where_they_are_long(split, 
     assert deql.tune(split, GRID, budget=40).inverses >= tuning.inverses
 
 
+def values_in_order(path):
+    """The best value of each point and its tie, in the order measured."""
+    import json
+
+    records = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
+    points = [record for record in records if record["step"] == "point"]
+    return [max(record["values"]["ndcg@20"]) for record in points], [TIE * record["error"] for record in points]
+
+
+@pytest.mark.parametrize("patience", [1, 2, 3])
+def test_a_walk_that_screened_ends_where_nothing_improves(split, screening, tmp_path, patience):
+    tuning = deql.tune(split, GRID, patience=patience, journal=tmp_path / "j")
+    values, ties = values_in_order(tmp_path / "j")
+    best, idle = -math.inf, 0
+    for value, tie in zip(values, ties, strict=True):
+        assert idle < patience
+        best, idle = (value, 0) if value > best + tie else (best, idle + 1)
+    assert idle <= patience
+    assert tuning.left_out == 0
+    again = deql.tune(split, GRID, patience=patience, journal=tmp_path / "j")
+    assert findings(again) == findings(tuning)
+    more = deql.tune(split, GRID, patience=0, journal=tmp_path / "j")
+    assert more.inverses >= tuning.inverses
+
+
+def test_without_screening_it_goes_on_until_no_neighbour_is_better(split):
+    assert findings(deql.tune(split, GRID, patience=1)) == findings(deql.tune(split, GRID, patience=0))
+
+
 def test_a_larger_budget_goes_on(split, screening, tmp_path):
     for budget in (2, 4, 3, 7, 40):
         tuning = deql.tune(split, GRID, budget=budget, journal=tmp_path / "j")

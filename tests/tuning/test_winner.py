@@ -173,8 +173,10 @@ def test_better_or_worse_than_b_zero_in_words(split):
     for b in (0.5, 1, 4):
         tuning = deql.tune(split, space | {"b": b})
         rival = tuning.rival
-        better = rival.difference > 0
-        assert f"{abs(rival.difference):.4f}" in tuning.sentence
+        better = rival.difference > 0 and not rival.tied
+        assert rival.tied == (abs(rival.difference) < rival.error)
+        assert ("It is tied with b = 0 with all else equal" in tuning.sentence) == rival.tied
+        assert rival.tied or f"{abs(rival.difference):.4f}" in tuning.sentence
         assert ("better than" in tuning.sentence) == better
         assert ("is significant" in tuning.sentence) == (better and rival.significant)
         assert ("may be chance" in tuning.sentence) == (better and not rival.significant)

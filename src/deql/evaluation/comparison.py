@@ -23,7 +23,7 @@ from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, name_mod
 from deql.evaluation.notebook import comparison_html, comparison_repr
 from deql.evaluation.panels import difference_panel, value_panel
 from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
-from deql.evaluation.significance import holm, paired_t, wilcoxon
+from deql.evaluation.significance import holm, paired_t, standard_error, wilcoxon
 from deql.metrics import as_names, lower_is_better
 from deql.models.base import Recommender
 from deql.plotting.figures import figure
@@ -33,11 +33,23 @@ from deql.split.parts import SplitOrInteractions
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["LEVEL", "Comparison", "PairedTest", "compare"]
+__all__ = ["LEVEL", "Comparison", "PairedTest", "compare", "is_tied"]
 
 LEVEL = 0.05
 Over = Literal["splits", "users"]
 Pair = tuple[int, int]
+
+
+def is_tied(difference: float, error: float) -> bool:
+    """Whether a mean difference is below one standard error, or too small to be seen in four digits.
+
+    Examples
+    --------
+    >>> is_tied(0.0004, 0.0005), is_tied(0.0006, 0.0005), is_tied(0.00004, 0.00001), is_tied(0.01, float("nan"))
+    (True, False, True, False)
+    """
+    # Where a single user differs, the two are equal but for rounding, which must not decide.
+    return abs(difference) < error * (1 - 1e-9) or f"{abs(difference):.4f}" == "0.0000"
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class PairedTest:
     pairs : int
     difference : float
         Mean over the pairs of ``better`` − ``other``; negative is good where lower values are.
+    error : float
+        Standard error of that mean; NaN for fewer than two pairs.
     t, wilcoxon : float
         One-sided p-values; NaN where the test cannot be made.
     t_holm, wilcoxon_holm : float
@@ -67,6 +81,7 @@ class PairedTest:
     over: Over
     pairs: int
     difference: float
+    error: float
     t: float
     t_holm: float
     wilcoxon: float
@@ -74,12 +89,18 @@ class PairedTest:
     against: Literal["baseline", "best"]
 
     @property
+    def tied(self) -> bool:
+        """Whether the difference is below one standard error, or too small to be seen in four digits."""
+        return is_tied(self.difference, self.error)
+
+    @property
     def significant(self) -> bool:
-        """Whether the corrected t-test rejects the null hypothesis at 5 %."""
-        return self.t_holm < LEVEL
+        """Whether the corrected t-test rejects the null hypothesis at 5 %, and there is a difference to be seen."""
+        return self.t_holm < LEVEL and not self.tied
 
     def __repr__(self) -> str:
-        asked = f"{self.metric} of {self.better} over {self.other}: {self.difference:+.4f}"
+        difference = f"{self.difference:+.4f}" + " (tied)" * self.tied
+        asked = f"{self.metric} of {self.better} over {self.other}: {difference}"
         return f"PairedTest({asked} on {self.pairs:,} {self.over}, p = {self.t:.2g}, {self.t_holm:.2g} after Holm)"
 
 
@@ -185,13 +206,16 @@ class Comparison:
         values = (self.values if over == "splits" else self.per_user).get(metric, self.values[metric][:0])
         means = values.mean(axis=0) if len(values) else np.full(len(names), np.nan)
 
+        def error(better: int, other: int) -> float:
+            return standard_error(values[:, better] - values[:, other])
+
         def corrected(asked: list[Pair], shown: list[Pair], against: Literal["baseline", "best"]) -> list[PairedTest]:
             places = tuple(np.array(asked).T)
             t, signed = (dict(zip(asked, holm(raw[test][places]), strict=True)) for test in ("t", "wilcoxon"))
             return [
                 PairedTest(
                     metric, names[better], names[other], over, len(values), float(means[better] - means[other]),
-                    float(raw["t"][better, other]), float(t[better, other]),
+                    error(better, other), float(raw["t"][better, other]), float(t[better, other]),
                     float(raw["wilcoxon"][better, other]), float(signed[better, other]), against,
                 )
                 for better, other in shown
@@ -224,7 +248,8 @@ class Comparison:
             "means": self.means, "deviations": self.deviations, "standard_errors": self.standard_errors,
             "values": {metric: dict(zip(self.names, values.T.tolist(), strict=True))
                        for metric, values in self.values.items()},
-            "tests": [asdict(test) for metric in self.metrics for over in both for test in self.tests(metric, over)],
+            "tests": [asdict(test) | {"tied": test.tied}
+                      for metric in self.metrics for over in both for test in self.tests(metric, over)],
         }  # fmt: skip
         return dict(as_json(plain))
 

@@ -14,7 +14,9 @@ from deql.linalg.engines.engine import Engine
 from deql.models.base import NOT_SERIALISED, Recommender
 from deql.split import HeldOut
 
-__all__ = ["LogCallback", "describe", "fit_and_evaluate", "name_models", "parameters", "sharing", "unique_names"]
+__all__ = [
+    "LogCallback", "describe", "fit_and_evaluate", "model_spec", "name_models", "parameters", "sharing", "unique_names",
+]  # fmt: skip
 
 LogCallback = Callable[[str], None]
 """The log callback that functions take as ``tell``: called with a line about what they are doing."""
@@ -51,6 +53,28 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             words.append(name if value is True else f"{name}={value:.6g}" if number else f"{name}={value}")
     return " ".join(words)
+
+
+def model_spec(model: Recommender) -> str:
+    """A model as it is typed on the command line, to the last digit, so that it reads back the same.
+
+    Its own parameters are all there, those that all models share where they were changed; where it is fitted
+    (the engine) is not.
+
+    Examples
+    --------
+    >>> import deql
+    >>> model_spec(deql.DEQL(l2=30.0, dropout=0.1 + 0.2, popularity_power=0.1))
+    'deql:l2=30,dropout=0.30000000000000004,b=0.5,popularity_power=0.1'
+    """
+    values, words = parameters(model), []
+    for field in _fields(model):
+        value = values[field.name]
+        if field.name == "engine" or (value == field.default and (field.kw_only or isinstance(value, bool))):
+            continue
+        text = f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+        words.append(field.name if value is True else f"{field.name}={text}")
+    return type(model).__name__.lower() + (f":{','.join(words)}" if words else "")
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

@@ -109,7 +109,7 @@ def _significance_grid(tests: Sequence[PairedTest]) -> Grid:
         (
             [test.metric, test.better, test.other],
             [
-                Cell(f"{test.difference:+.4f}"),
+                Cell("tied" if test.tied else f"{test.difference:+.4f}"),
                 Cell(p_value(test.t)),
                 Cell(p_value(test.t_holm), marked=test.significant),
                 Cell(p_value(test.wilcoxon)),
@@ -119,7 +119,8 @@ def _significance_grid(tests: Sequence[PairedTest]) -> Grid:
         for test in tests
     ]
     pairs = " or ".join(f"{count:,}" for count in sorted({test.pairs for test in tests}))
-    return Grid(f"One-sided p-values, paired over {pairs} {tests[0].over}", header, rows)
+    tied = "; tied: the difference is below one standard error, or 0.0000" if any(one.tied for one in tests) else ""
+    return Grid(f"One-sided p-values, paired over {pairs} {tests[0].over}{tied}", header, rows)
 
 
 def comparison_text(comparison: Comparison) -> str:

@@ -12,7 +12,7 @@ from scipy.special import ndtr, stdtr
 
 from deql.errors import ParameterError
 
-__all__ = ["holm", "paired_t", "t_tail", "wilcoxon"]
+__all__ = ["holm", "paired_t", "standard_error", "t_tail", "wilcoxon"]
 
 # Up to here the signed-rank distribution is counted out; beyond, the normal curve is as good.
 EXACT_PAIRS = 50
@@ -44,6 +44,18 @@ def paired_t(better: ArrayLike, other: ArrayLike) -> float:
     differences = _differences(better, other)
     n = len(differences)
     return t_tail(n, differences.mean(), differences.var(ddof=1)) if n > 1 else float("nan")
+
+
+def standard_error(differences: NDArray[np.float64]) -> float:
+    """Of the mean of so many values: their standard deviation ÷ √n; NaN for fewer than two.
+
+    Examples
+    --------
+    >>> round(standard_error(np.array([0.01, 0.02, 0.03])), 4)
+    0.0058
+    """
+    n = len(differences)
+    return float(np.std(differences, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
 
 
 def t_tail(n: int, mean: float, variance: float, factor: float | None = None) -> float:

@@ -27,13 +27,15 @@ def point_leaderboard(tuning: Tuning, rows: int = 12) -> tuple[Grid, dict[int, s
     >>> best = deql.tune(split, {"l2": [3, 9], "dropout": 0.3, "user_power": 0, "b": [0, 1], "popularity_power": 0})
     >>> grid, others = point_leaderboard(best)
     >>> grid.title
-    'All 2 points of 4 models, each with its best rule; these have dropout 0.3, user_power 0, popularity_power 0'
+    'All 2 points of 4 models, each with its best rule; these have user_power 0, b 0, popularity_power 0'
     >>> [names[0] for names, _ in grid.rows], list(others)
     (['1', '2', 'EDLAE', 'EASE', 'popularity'], [0, 1])
     """
     points: dict[Point, list[Row]] = {}
     for row in tuning.table.to_dicts():
         points.setdefault(Point.of(row), []).append(row)
+    # A simpler rule that is tied with the best of its inverse wins, and stands for it.
+    points[Point.of(tuning.best)].sort(key=lambda row: row != tuning.best)
     groups = list(points.values())[:rows]
     baselines = dict(reversed(tuning.baselines.items()))
     shown = [group[0] for group in groups]

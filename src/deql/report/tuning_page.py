@@ -16,7 +16,7 @@ from deql.report.page import Figure
 from deql.report.point_leaderboard import point_leaderboard
 from deql.tuning.importance import Effect, effect_panel, effects
 from deql.tuning.space import PARAMETERS, Point, Space
-from deql.tuning.tuning_result import Tuning, best_by_point, edges, is_between_values
+from deql.tuning.tuning_result import Tuning, best_by_point, is_between_values, summary_sentences
 
 __all__ = ["describe_space", "rank_correlation", "tuning_page"]
 
@@ -30,8 +30,8 @@ def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
     mattered = effects(tuning)
     return page.render(
         "tuning", title, about={**about, **_facts(tuning)}, tuning=tuning, lines=lines, interaction=interaction,
-        leaderboard=leaderboard, others=others, looks=_screening_figures(tuning), edges=edges(tuning),
-        importance=_importance(tuning, mattered), spec=tuning.spec,
+        leaderboard=leaderboard, others=others, looks=_screening_figures(tuning), sentences=summary_sentences(tuning),
+        importance=_importance(tuning, mattered),
         effects=[Figure.of(*effect_panel(tuning, effect, mattered)) for effect in mattered],
         sensitivity=[_sensitivity(tuning, metric) for metric in tuning.curve.values],
     )  # fmt: skip

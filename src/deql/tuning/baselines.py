@@ -7,6 +7,7 @@ what it did not come by is measured for them alone.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from deql.evaluation import evaluate
@@ -20,19 +21,21 @@ __all__ = ["baseline_rows", "measure_baselines", "popularity_row", "popularity_v
 
 
 def measure_baselines(store: TrialStore, space: Space) -> None:
-    """Tune l2 of EASE, and of EDLAE with the dropout of the best point, by walks along the ridges of the space.
+    """Tune l2 of EASE by a walk along the ridges of the space, and give EDLAE that l2 with the best point's dropout.
 
-    Both walks begin at the ridge that holds items back as much as the best point does: where a share p is dropped,
-    p/(1−p) of the diagonal is added to the Gram matrix beside l2.
+    The walk begins near what holds items back as much as at the best point, where p/(1−p) of the diagonal is added to
+    the Gram matrix beside l2; half of that, as EASE's best ridge was never above it on the data it was measured on.
     """
     best = store.best_so_far()
     if best is None:
         return
     own, mean = store.full.mean_diagonal(best.user_power), store.full.mean_diagonal(0.0)
-    ratio = best.l2 / own if own > 0 else 1.0
-    _walk_ridges(store, space, 0.0, (ratio + best.dropout / (1 - best.dropout)) * mean, "EASE")
-    if best.dropout > 0:
-        _walk_ridges(store, space, best.dropout, ratio * mean, "EDLAE")
+    held_back = (best.l2 / own if own > 0 else 1.0) + best.dropout / (1 - best.dropout)
+    grid = PointGrid([Point(l2, 0.0, 0.0) for l2 in space.ridges(mean)], store.full.mean_diagonal)
+    start = Point(grid.nearest_ridge(0.0, held_back / 2 * mean), 0.0, 0.0)
+    end = walk(start, grid.neighbours, lambda point, _: store.measure_plain(point, "EASE"), partial(_tie, store))
+    if store.plain(end) is not None:
+        store.measure_plain(end._replace(dropout=best.dropout), "EDLAE")
 
 
 def baseline_rows(store: TrialStore) -> dict[str, dict[str, Any]]:
@@ -63,15 +66,6 @@ def popularity_row(values: dict[str, float]) -> dict[str, Any]:
     return dict.fromkeys(PARAMETERS) | values
 
 
-def _walk_ridges(store: TrialStore, space: Space, dropout: float, aim: float, name: str) -> None:
-    points = [Point(l2, dropout, 0.0) for l2 in space.ridges(store.full.mean_diagonal(0.0))]
-    grid = PointGrid(points, store.full.mean_diagonal)
-
-    def least_gain(point: Point) -> float:
-        trial = store.plain(point)
-        return 0.0 if trial is None else tie(trial)
-
-    walk(
-        Point(grid.nearest_ridge(0.0, aim), dropout, 0.0), grid.neighbours,
-        lambda point, _: store.measure_plain(point, name), least_gain,
-    )  # fmt: skip
+def _tie(store: TrialStore, point: Point) -> float:
+    trial = store.plain(point)
+    return 0.0 if trial is None else tie(trial)

@@ -1,23 +1,73 @@
-"""How long a search will take, in a sentence that is said before it begins."""
+"""How long a search will take, before it begins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 
 from deql._system.formatting import show_seconds
 from deql._system.tables import counted
 from deql.tuning.budget import predict_seconds
 from deql.tuning.search import kept_count
+from deql.tuning.space import PLAIN, Space
 from deql.tuning.trials import TrialStore
 
-__all__ = ["forecast"]
+__all__ = ["Forecast", "forecast"]
 
-_WALK_SCREENINGS, _WALK_TRIALS = 16, 8
-"""What a walk takes, as a rule; without screening it begins farther off, and takes as many trials as screenings."""
+_WALK_SCREENINGS, _WALK_TRIALS, _LONG_WALK_TRIALS = 16, 6, 10
+"""What a walk takes, as a rule; without screening it begins farther off."""
+
+_BASELINE_TRIALS = 4
+"""What the baselines take, as a rule, where the search does not come by them: three ridges of EASE, one EDLAE."""
 
 
-def forecast(store: TrialStore, search: str, points: int) -> str | None:
+@dataclass(frozen=True)
+class Forecast:
+    """What a search has still to do, and how long that takes on this machine; ``str()`` gives it as a sentence.
+
+    Attributes
+    ----------
+    points : int or None
+        How many the space has; None for Optuna, which goes between them.
+    screenings, inverses : int
+        Points to be screened, and to be measured with an inverse of full size each.
+    baselines : int
+        Inverses for EASE and EDLAE, which the result is compared with.
+    fits : int
+        Inverses for the winner in the end.
+    inverse_seconds : float
+        What one inverse takes, with the evaluation of all models on it.
+    seconds : float
+        What everything takes.
+    search : {"walk", "grid", "optuna"}
+    exact : bool
+        Whether the numbers of screenings and inverses are known, not guessed.
+    """
+
+    points: int | None
+    screenings: int
+    inverses: int
+    baselines: int
+    fits: int
+    inverse_seconds: float
+    seconds: float
+    search: str
+    exact: bool
+
+    def __str__(self) -> str:
+        about = "" if self.exact else "about "
+        words = [f"{about}{counted(self.screenings, 'screening', 'screenings')}"] if self.screenings else []
+        if self.inverses:
+            each = show_seconds(self.inverse_seconds).removeprefix("about ")
+            words.append(f"{about}{counted(self.inverses, 'inverse', 'inverses')} of {each}")
+        which = "Optuna" if self.search == "optuna" else f"the {self.search}"
+        beside = f", about {self.baselines} for EASE and EDLAE to compare with" if self.baselines else ""
+        end = ", and the fit of the winner" if self.fits else ""
+        return f"{show_seconds(self.seconds)}: {' and '.join(words)} for {which}{beside}{end}"
+
+
+def forecast(store: TrialStore, search: str, points: int, space: Space) -> Forecast | None:
     """What is still to be done and how long that takes on this machine; None if nothing is.
 
     Finding out how fast the machine is takes about a second.
@@ -28,6 +78,7 @@ def forecast(store: TrialStore, search: str, points: int) -> str | None:
     search : {"walk", "grid", "optuna"}
     points : int
         How many the grid has.
+    space : Space
     """
     seconds = cache(partial(predict_seconds, store.full.data, len(store.rules), store.full.dtype))
     screenings, trials = _expected(store, search, points, seconds)
@@ -36,14 +87,29 @@ def forecast(store: TrialStore, search: str, points: int) -> str | None:
         return None
     is_only = trials == 1 and not store.trials  # the winner, then, whose model is there
     end = store.end_inverses - is_only
-    about = "" if search == "grid" and store.budget.seconds is None else "about "
-    words = [f"{about}{counted(screenings, 'screening', 'screenings')}"] if screenings else []
-    if trials:
-        each = show_seconds(seconds()).removeprefix("about ")
-        words.append(f"{about}{counted(trials, 'inverse', 'inverses')} of {each}")
-    total = show_seconds(seconds() * (trials + end + screenings * store.screening_cost))
-    which = "Optuna" if search == "optuna" else f"the {search}"
-    return f"{total}: {' and '.join(words)} for {which}{', and the fit of the winner' if end else ''}"
+    spent = trials + end + screenings * store.screening_cost
+    # After a baseline the winner's model is no longer there, even if it was the only one.
+    beside = _expected_baselines(store, search, space, spent - end + store.end_inverses, seconds)
+    return Forecast(
+        points=None if search == "optuna" else points, screenings=screenings, inverses=trials, baselines=beside,
+        fits=end, inverse_seconds=seconds(), seconds=seconds() * (spent + beside), search=search,
+        exact=search == "grid" and store.budget.seconds is None,
+    )  # fmt: skip
+
+
+def _expected_baselines(
+    store: TrialStore, search: str, space: Space, spent: float, seconds: Callable[[], float]
+) -> int:
+    """How many inverses the baselines take: none where the search comes by all of them, or has no room for them."""
+    all_there = search == "grid" and store.small is None and not store.budget.limited
+    if all_there and PLAIN in store.rules and 0.0 in space.dropout and 0.0 in space.user_power:
+        return 0
+    room, whole = float(_BASELINE_TRIALS - len(store.baselines)), store.whole_budget
+    if whole.inverses is not None:
+        room = min(room, whole.inverses - store.inverses - spent)
+    if whole.seconds is not None:
+        room = min(room, (whole.seconds - store.spent) / seconds() - spent)
+    return max(0, int(room))
 
 
 def _expected(store: TrialStore, search: str, points: int, seconds: Callable[[], float]) -> tuple[int, int]:
@@ -63,7 +129,7 @@ def _expected(store: TrialStore, search: str, points: int, seconds: Callable[[],
         elif inverses is not None:  # of a time half, and one whatever the time
             screenings = max(1, min(screenings, int(inverses / 2 / cost)))
     if search == "walk":
-        trials = min(points, _WALK_TRIALS if screenings else _WALK_SCREENINGS)
+        trials = min(points, _WALK_TRIALS if screenings else _LONG_WALK_TRIALS)
     elif search == "grid":
         trials = kept_count(points) if screenings else points
     else:

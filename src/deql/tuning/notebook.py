@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from deql._system import html
 from deql._system.tables import Cell, Grid, counted, number
+from deql.tuning.summary import leaderboard_grid, summary_sentences
 
 if TYPE_CHECKING:
     from deql.tuning.tuning_result import BCurve, Tuning
@@ -19,11 +20,12 @@ def tuning_repr(found: Tuning) -> str:
     return f"Tuning(best of {models} on {inverses}: {found.model!r}, {found.metric} {number(found.best[found.metric])})"
 
 
-def tuning_html(found: Tuning, leaderboard: Grid) -> str:
-    """What was found in words, and the leaderboard."""
-    notes = [html.paragraph(note, quiet=True) for note in found.notes]
+def tuning_html(found: Tuning) -> str:
+    """What was found in words, the winner to be pasted, and the leaderboard."""
+    first, *others = summary_sentences(found)
+    leaderboard = leaderboard_grid(found)
     return html.block(
-        html.heading("Tuning"), html.paragraph(found.sentence), *notes,
+        html.heading("Tuning", found.spec), html.paragraph(first), *(html.paragraph(one, quiet=True) for one in others),
         html.paragraph(leaderboard.title + ".", quiet=True), html.table(leaderboard, ranked=True),
     )  # fmt: skip
 

@@ -34,12 +34,14 @@ _MOST_REPEATS = 50
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def search_walk(store: TrialStore, grid: PointGrid) -> None:
+def search_walk(store: TrialStore, grid: PointGrid, patience: int) -> None:
     """Walk over the grid from the best point that a walk among screenings finds.
 
-    Neighbours with better screenings come first.
+    Neighbours with better screenings come first, so that it may end where so many in a row (``patience``; 0 for no
+    such end) are no better than a tie: those that are left promise less.
     """
     start = grid.start()
+    best, idle = -math.inf, 0
     if store.small is not None:
         with stages(store.full.progress) as stage:
             start = _walk_screened(store, grid, stage("Screening"))
@@ -50,12 +52,23 @@ def search_walk(store: TrialStore, grid: PointGrid) -> None:
         return sorted(found, key=lambda one: -store.screen(one) if one in store.screened else math.inf)
 
     def measure(point: Point, here: Point) -> float | None:
+        nonlocal best, idle
+        if is_idle():
+            return None
         ahead = [one for one in {point, *neighbours(here)} if one not in store.trials]
-        store.planned, store.guessed, store.left_out = len(store.trials) + len(ahead), True, len(ahead)
-        return store.measure(point) if store.may_measure(point) else None
+        store.left_out = len(ahead)
+        store.planned, store.guessed = len(store.trials) + min(len(ahead), patience - idle or len(ahead)), True
+        if not store.may_measure(point):
+            return None
+        value = store.measure(point)
+        best, idle = (value, 0) if value > best + store.least_gain(point) else (best, idle + 1)
+        return value
+
+    def is_idle() -> bool:
+        return bool(store.screened) and 0 < patience <= idle
 
     end = walk(start, neighbours, measure, store.least_gain)
-    store.left_out = sum(one not in store.trials for one in neighbours(end))
+    store.left_out = 0 if is_idle() else sum(one not in store.trials for one in neighbours(end))
 
 
 def _walk_screened(store: TrialStore, grid: PointGrid, report: ProgressCallback | None) -> Point:

@@ -216,7 +216,7 @@ DEFAULT = Space(user_power=(0.0, 0.4, 0.8), popularity_power=(0.0, 0.1, 0.2, 0.3
 NAMED = {
     "default": DEFAULT,
     # A few inverses: what a first model is worth waiting for.
-    "quick": replace(DEFAULT, dropout=(0.2, 0.5, 0.8), user_power=(0.0,), popularity_power=(0.0, 0.2)),
+    "quick": replace(DEFAULT, dropout=(0.0, 0.3, 0.6, 0.8), user_power=(0.0, 0.5), popularity_power=(0.0, 0.1, 0.2)),
     # The paper's ranges of b, p and λ, with λ read as l2.
     "paper": Space(
         l2=(10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 300.0, 500.0),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from deql._system.checks import check_whole
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, JournalError, ParameterError
 from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
@@ -17,17 +20,17 @@ from deql.models import DEQL
 from deql.split.parts import SplitOrInteractions
 from deql.tuning.baselines import measure_baselines
 from deql.tuning.budget import Budget
-from deql.tuning.forecast import forecast
+from deql.tuning.forecast import Forecast, forecast
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna, search_walk
-from deql.tuning.space import SpaceLike, as_space
+from deql.tuning.space import Point, Space, SpaceLike, as_space
 from deql.tuning.trainer import Trainer
 from deql.tuning.trials import TrialStore
-from deql.tuning.tuning_data import TuningData, hold_out_validation, sample_items
+from deql.tuning.tuning_data import TuningData, hold_out_validation, refit_data, sample_items
 from deql.tuning.tuning_result import Tuning
 from deql.tuning.walk import PointGrid
 from deql.tuning.winner import select_winner
 
-__all__ = ["metrics_for", "tune"]
+__all__ = ["forecast_tuning", "metrics_for", "tune"]
 
 _SAMPLE = 0.25
 """Share of the items that points are screened on: the inverse takes a 64th of the time."""
@@ -54,24 +57,26 @@ def tune(
     budget: int | str | None = None,
     *,
     search: str = "walk",
+    patience: int = 3,
     prune: bool = True,
     seed: int = 0,
     journal: str | os.PathLike[str] | None = None,
     dtype: str = "float32",
     progress: bool = False,
     tell: LogCallback | None = None,
+    refit: str | InteractionsLike = "train",
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
     One inverse for each (l2, dropout, user_power) that is tried; every b, ξ and popularity_power on it is scored in the
-    same pass. The test part of a split is not read. Ctrl-C ends the search and returns the best so far.
+    same pass. The test part of a split is not read (but for ``refit="all"``). Ctrl-C ends the search and returns the
+    best so far.
 
     Parameters
     ----------
     data : Split, Interactions or sparse matrix
         A split's validation part decides. Where it has none, a tenth of each user's training interactions is held
-        out for that; of data that are not split, a tenth of the users. The winner is fitted on ``split.train``,
-        or on all data.
+        out for that; of data that are not split, a tenth of the users.
     space : str, dict or Space
         ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power) in
         place of those of the default space.
@@ -85,6 +90,9 @@ def tune(
         The walk goes from point to better neighbour until there is none, mostly within 6 to 10 inverses; a space of
         fewer than 12 points is measured whole. The grid measures all points. Optuna (extra ``tune``) searches between
         the values of the space.
+    patience : int, default 3
+        A walk that screened ends after so many inverses in a row that bring nothing; 0 lets it go on until no
+        neighbour is better.
     prune : bool, default True
         Screen points on a quarter of the items first, where there are 2,000 items or more: the walk finds its start
         so, a grid measures only the best quarter of its points.
@@ -97,6 +105,10 @@ def tune(
         Show progress bars on standard error.
     tell : callable, optional
         The log callback: called with how long it will take before it begins, then with a line for each point.
+    refit : {"train", "all"} or Interactions, default "train"
+        What the winner is fitted on in the end, with the parameters that were found. ``"all"`` is everything that a
+        split has, test part included: for a model that is to be deployed, which nothing is left to evaluate on. Data
+        that are not split are fitted whole in any case.
 
     Returns
     -------
@@ -111,49 +123,26 @@ def tune(
     >>> best.inverses, best.table.height, best.best["l2"]
     (2, 22, 3.0)
     """
-    chosen = as_space(space)
-    limit = Budget.parse(budget)
-    seed = check_whole("seed", seed, least=0)
-    if search not in SEARCHES:
-        raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}", parameter="search")
-    metrics = metrics_for(metric)
-    DEQL(dtype=dtype)._check_parameters()
-    how = search
-    if search == "optuna":
-        how = f"optuna {need_optuna().__version__}"  # another version may suggest other points
-        limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
-    if not isinstance(prune, bool):
-        raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
     if tell is not None and not callable(tell):
         raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if journal is not None and not isinstance(journal, str | os.PathLike):
         raise ParameterError(f"journal must be a path, got {journal!r}", parameter="journal")
-    held = hold_out_validation(data, seed)
-    full = Trainer(held, dtype, progress)
-    points = chosen.points(full.mean_diagonal)
-    small = _screening(held, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
-    kind = "grid" if search == "walk" and len(points) < _LEAST_POINTS else search
-    if kind == "walk" and small is not None and not limit.limited:
-        limit = Budget(inverses=_WALK_INVERSES)
-    identity = {
-        "data": held.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": how,
-        "prune": prune, "seed": seed, "dtype": dtype,
-    }  # fmt: skip
+    prepared = _prepare(data, space, metric, budget, search, patience, prune, seed, dtype, progress, refit)
     path = None if journal is None else Path(journal)
-    with Journal(path, identity) as log:
-        store = TrialStore(full, small, chosen.rules(), metrics, log, limit, tell, Budget.parse(budget))
+    with Journal(path, prepared.identity) as log:
+        store, kind, points, chosen = prepared.store(log, tell), prepared.kind, prepared.points, prepared.space
         if search != "optuna" and not store.trials.keys() | store.screened.keys() <= set(points):
             raise JournalError(f"{path} has points that are not in the space: delete it to begin again")
         complete = True
         try:
-            if tell is not None and (line := forecast(store, kind, len(points))) is not None:
-                tell(line)
+            if tell is not None and (ahead := forecast(store, kind, len(points), chosen)) is not None:
+                tell(str(ahead))
             if kind == "optuna":
                 search_optuna(store, chosen, seed)
             elif kind == "grid":
                 search_grid(store, points)
             else:
-                search_walk(store, PointGrid(points, full.mean_diagonal))
+                search_walk(store, PointGrid(points, store.full.mean_diagonal), patience)
             measure_baselines(store, chosen)
         except KeyboardInterrupt:
             complete = False
@@ -165,6 +154,93 @@ def tune(
             if store.measure(best, journaled=False) == -math.inf:
                 raise
         return select_winner(store, chosen, None if search == "optuna" else len(points), complete)
+
+
+def forecast_tuning(
+    data: SplitOrInteractions,
+    space: SpaceLike = "default",
+    metric: str = "ndcg@20",
+    budget: int | str | None = None,
+    *,
+    search: str = "walk",
+    prune: bool = True,
+    seed: int = 0,
+    dtype: str = "float32",
+    refit: str | InteractionsLike = "train",
+) -> Forecast:
+    """What :func:`deql.tune` would do with the same arguments, and how long that takes on this machine.
+
+    Nothing is fitted; finding out how fast the machine is takes about a second where there are many items.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.datasets.debian().take_users(slice(0, 800)).without_empty()
+    >>> ahead = deql.tuning.forecast_tuning(data, {"l2": [3, 30], "dropout": 0.3, "user_power": 0}, search="grid")
+    >>> ahead.points, ahead.inverses, ahead.baselines, ahead.fits
+    (2, 2, 4, 2)
+    """
+    prepared = _prepare(data, space, metric, budget, search, 0, prune, seed, dtype, False, refit)
+    with Journal(None, prepared.identity) as log:
+        ahead = forecast(prepared.store(log, None), prepared.kind, len(prepared.points), prepared.space)
+    assert ahead is not None  # as nothing is measured yet
+    return ahead
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """What a search needs, checked; nothing is measured yet."""
+
+    space: Space
+    kind: str
+    points: list[Point]
+    full: Trainer
+    small: Trainer | None
+    metrics: list[str]
+    limit: Budget
+    whole_limit: Budget
+    identity: dict[str, Any]
+
+    def store(self, journal: Journal, tell: LogCallback | None) -> TrialStore:
+        return TrialStore(
+            self.full, self.small, self.space.rules(), self.metrics, journal, self.limit, tell, self.whole_limit
+        )
+
+
+def _prepare(
+    data: SplitOrInteractions, space: SpaceLike, metric: str, budget: int | str | None, search: str, patience: int,
+    prune: bool, seed: int, dtype: str, progress: bool, refit: str | InteractionsLike,
+) -> _Prepared:  # fmt: skip
+    """Whatever is wrong with the arguments is said before any work."""
+    chosen = as_space(space)
+    asked = limit = Budget.parse(budget)
+    seed = check_whole("seed", seed, least=0)
+    check_whole("patience", patience, least=0)
+    if search not in SEARCHES:
+        raise ParameterError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}", parameter="search")
+    metrics = metrics_for(metric)
+    DEQL(dtype=dtype)._check_parameters()
+    how = search
+    if search == "optuna":
+        how = f"optuna {need_optuna().__version__}"  # another version may suggest other points
+        limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
+    if not isinstance(prune, bool):
+        raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
+    final = refit_data(data, refit)
+    held = hold_out_validation(data, seed)
+    if final is not None:
+        held = replace(held, final=final)
+    full = Trainer(held, dtype, progress)
+    points = chosen.points(full.mean_diagonal)
+    small = _screening(held, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
+    kind = "grid" if search == "walk" and len(points) < _LEAST_POINTS else search
+    if kind == "walk" and small is not None and not limit.limited:
+        limit = Budget(inverses=_WALK_INVERSES)
+    identity = {
+        "data": held.fingerprint(), "space": chosen.to_dict(), "metric": metric, "search": how,
+        "prune": prune, "seed": seed, "dtype": dtype,
+    }  # fmt: skip
+    return _Prepared(chosen, kind, points, full, small, metrics, limit, asked, identity)
 
 
 def metrics_for(metric: str) -> list[str]:

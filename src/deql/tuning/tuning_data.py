@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from deql.data import Interactions, as_interactions
-from deql.errors import DataError
+from deql.data.interactions import InteractionsLike
+from deql.errors import DataError, ParameterError
 from deql.io.container import digest
 from deql.split import HeldOut, Split, hold_out_users, split_weak
 from deql.split.parts import SplitOrInteractions
 
-__all__ = ["TuningData", "hold_out_validation", "matrix_arrays", "sample_items"]
+__all__ = ["TuningData", "all_interactions", "hold_out_validation", "matrix_arrays", "refit_data", "sample_items"]
 
 _HELD_OUT_SHARE = 0.1
 
@@ -85,6 +88,49 @@ def hold_out_validation(data: SplitOrInteractions, seed: int) -> TuningData:
         raise DataError("no validation user has anything held out, so there is nothing to choose on")
     users = data.validation.seen.n_users
     return TuningData(data.train, data.validation, data.train, f"the split has {users:,} validation users")
+
+
+def refit_data(data: SplitOrInteractions, refit: str | InteractionsLike) -> Interactions | None:
+    """What the winner is to be fitted on in the end; None for what the search may learn from."""
+    if isinstance(refit, str):
+        if refit not in ("train", "all"):
+            raise ParameterError(f"refit must be 'train', 'all' or interactions, got {refit!r}", parameter="refit")
+        return all_interactions(data) if refit == "all" and isinstance(data, Split) else None
+    return as_interactions(refit)
+
+
+def all_interactions(split: Split) -> Interactions:
+    """Everything that a split has, each interaction once: what a model that is to be deployed learns from.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.datasets.debian()
+    >>> all_interactions(deql.split_strong(data)).n_interactions == data.n_interactions
+    True
+    """
+    held = [part for part in (split.validation, split.test) if part is not None]
+    parts = [split.train, *(one for part in held for one in (part.seen, part.held_out))]
+    users, items = (
+        {one: place for place, one in enumerate(dict.fromkeys(chain(*several)))}
+        for several in ([part.users.tolist() for part in parts], [part.items.tolist() for part in parts])
+    )
+    rows, columns, values = [], [], []
+    for part in parts:
+        of_user = np.array([users[user] for user in part.users.tolist()], np.int64)
+        of_item = np.array([items[item] for item in part.items.tolist()], np.int64)
+        rows.append(np.repeat(of_user, np.diff(part.matrix.indptr)))
+        columns.append(of_item[part.matrix.indices])
+        values.append(part.matrix.data)
+    # Published splits show in a part what is in another: the first one counts.
+    places = np.concatenate(rows) * len(items) + np.concatenate(columns)
+    unique, first = np.unique(places, return_index=True)
+    matrix = csr_array(
+        (np.concatenate(values)[first], (unique // len(items), unique % len(items))), shape=(len(users), len(items))
+    )
+    whole = Interactions.from_csr(matrix, users=list(users), items=list(items))
+    titles = split.train.titles
+    return whole if titles is None or len(items) != len(titles) else replace(whole, titles=titles)
 
 
 def sample_items(data: TuningData, share: float, users: int, seed: int) -> TuningData:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from deql._system.formatting import as_json
 from deql._system.lazy import pl
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
-from deql.evaluation.significance import paired_t
+from deql.evaluation.comparison import is_tied
+from deql.evaluation.significance import paired_t, standard_error
 from deql.metrics import lower_is_better
 from deql.models import DEQL
 from deql.tuning.baselines import baseline_rows, popularity_row, popularity_values
 from deql.tuning.space import PARAMETERS, PLAIN, Point, RuleParameters, Space, format_parameters
 from deql.tuning.trials import Trial, TrialStore
-from deql.tuning.tuning_result import BaselineComparison, BCurve, Tuning
+from deql.tuning.tuning_result import BaselineComparison, BCurve, Tie, Tuning
 
 __all__ = ["CURVE", "select_winner"]
 
@@ -40,31 +45,46 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     """
     trainer, data = store.full, store.full.data
     rows, baselines = _leaderboard(store), baseline_rows(store)
-    rows = _with_better_baseline(rows, list(baselines.values()), space, points is None, store.metrics[0])
+    sign = -1.0 if lower_is_better(store.metrics[0]) else 1.0
+    # No winner is worse than a baseline that the space has.
+    inside = [row for row in baselines.values() if _in_space(row, space, points is None)]
+    floor = max(inside, key=lambda row: sign * float(row[store.metrics[0]]), default=None)
+
+    def is_above_floor(row: Row) -> bool:
+        return floor is None or sign * row[store.metrics[0]] >= sign * floor[store.metrics[0]]
+
+    if rows and floor is not None and not is_above_floor(rows[0]):
+        rows = [floor, *rows]
     failures = [
         f"{format_parameters(trial.point._asdict())} ({trial.failure})"
         for known in (store.trials, store.screened) for trial in known.values() if trial.failure is not None
     ]  # fmt: skip
     if not rows:
         raise DataError(f"no point of the space gave a model, such as {failures[0]}")
-    winner, begin = rows[0], time.perf_counter()
-    fitted = None
+    begin, fitted = time.perf_counter(), None
     end = next((record for record in reversed(store.journal.records) if record["step"] == "end"), None)
     _check_end(end, store.journal.path)
-    if end is None or end.get("best") != as_json(winner) or end.get("complete") != complete:
-        curve, baseline, users, fitted = _examine(store, rows)
+    # Journals of earlier versions have no tie: there the first was the winner.
+    if (
+        end is None
+        or (end.get("tie") or {"parameters": end.get("best")})["parameters"] != as_json(rows[0])
+        or end.get("complete") != complete
+    ):
+        facts, fitted = _examine(store, rows, is_above_floor)
         store.journal.append({
-            "step": "end", "best": winner, "curve": vars(curve), "rival": vars(baseline), "judged": users,
-            "popularity": popularity_values(store), "complete": complete, "seconds": time.perf_counter() - begin,
+            "step": "end", **facts, "popularity": popularity_values(store), "complete": complete,
+            "seconds": time.perf_counter() - begin,
         })  # fmt: skip
         end, begin = store.journal.records[-1], time.perf_counter()
+    tie = Tie(rows[0], *(_numbers(end["tie"][name]) for name in ("difference", "error"))) if end.get("tie") else None
+    winner = rows[0] if tie is None else next(row for row in rows if as_json(row) == end["best"])
     if data.final is not data.train:
         fitted = None
         trainer.release()
         fitted = trainer.model(Point.of(winner)).fit(data.final)
     model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
     seconds = store.spent + end.get("seconds", 0.0) + time.perf_counter() - begin
-    numbers = {name: _numbers(end["rival"][name]) for name in _TESTED}
+    numbers = {name: _numbers(end["rival"].get(name)) for name in (*_TESTED, "error")}
     # Journals of earlier versions have no popularity.
     popularity = _numbers(end["popularity"]) if "popularity" in end else popularity_values(store)
     baselines = {"popularity": popularity_row(popularity)} | baselines
@@ -75,7 +95,8 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         ridges=space.ridges(trainer.mean_diagonal(winner["user_power"])), points=points,
         inverses=sum(trial.failure is None for trial in store.trials.values()),
         left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
-        baselines=baselines, baseline_inverses=sum(trial.failure is None for trial in store.baselines.values()),
+        tie=tie, baselines=baselines,
+        baseline_inverses=sum(trial.failure is None for trial in store.baselines.values()),
     )  # fmt: skip
 
 
@@ -88,6 +109,8 @@ def _check_end(end: dict[str, Any] | None, path: Path | None) -> None:
             for number in (end["judged"], end.get("seconds", 0.0), *(end["rival"][name] for name in _TESTED)):
                 _numbers(number) + 0.0
             dict(_numbers(end.get("popularity", {})))
+            if end.get("tie"):
+                Tie(**end["tie"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise JournalError(
             f"the last step of {path} is damaged: delete that line, and the same command measures it again"
@@ -103,38 +126,69 @@ def _numbers(plain: Any) -> Any:
     return float("nan") if plain is None else float(plain)
 
 
-def _examine(store: TrialStore, rows: list[Row]) -> tuple[BCurve, BaselineComparison, int, DEQL]:
-    """The winner's curve over b, its baseline, the number of validation users, and a model on its P."""
-    metric, trainer, winner = store.metrics[0], store.full, rows[0]
+def _examine(store: TrialStore, rows: list[Row], allowed: Callable[[Row], bool]) -> tuple[dict[str, Any], DEQL]:
+    """The winner, its curve over b, its baseline and the number of validation users; and a model on its P."""
+    metric, trainer, leader = store.metrics[0], store.full, rows[0]
     searched = next((row for row in rows if row["b"] == 0), None)
-    zero = searched or winner | {"b": 0.0, "xi": None}
-    # The baseline first, so that two inverses are never there at once.
     apart = None
-    if Point.of(zero) != Point.of(winner):
-        if store.zero is not None and store.zero[:2] == (Point.of(zero), _rule(zero)):
+    # The baseline first, so that two inverses are never there at once.
+    if searched is not None and Point.of(searched) != Point.of(leader):
+        if store.zero is not None and store.zero[:2] == (Point.of(searched), _rule(searched)):
             apart = store.zero[2]
         else:  # an earlier run measured it
-            apart = trainer.evaluate(Point.of(zero), [_rule(zero)], [metric])[0]
-    fitted = trainer.fit(Point.of(winner))
-    bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
-    rules = [_rule(winner), _rule(zero), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)]
-    best, beside, *curve = evaluate(
-        [fitted.with_rule(**rule) for rule in rules], trainer.data.validation, store.metrics
-    )
+            apart = trainer.evaluate(Point.of(searched), [_rule(searched)], [metric])[0]
+    fitted = trainer.fit(Point.of(leader))
+    mine = [row for row in rows if Point.of(row) == Point.of(leader)]
+
+    def values(rules: list[RuleParameters]) -> list[Evaluation]:
+        return evaluate([fitted.with_rule(**rule) for rule in rules], trainer.data.validation, store.metrics)
+
+    found = values([_rule(row) for row in mine])
     if store.journal.path is not None and not math.isclose(
-        best.means[metric], winner[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
+        found[0].means[metric], leader[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
     ):
         raise JournalError(
-            f"{store.journal.path} has {metric} {winner[metric]:.4f} for the best model, but it is "
-            f"{best.means[metric]:.4f}: delete the file to begin again"
+            f"{store.journal.path} has {metric} {leader[metric]:.4f} for the best model, but it is "
+            f"{found[0].means[metric]:.4f}: delete the file to begin again"
         )
+    place = _simplest_tied(mine, [one.per_user[metric] for one in found], allowed)
+    winner, best = mine[place], found[place]
+    zero = searched or winner | {"b": 0.0, "xi": None}
+    bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
+    beside, *curve = values([
+        _rule(zero), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)
+    ])  # fmt: skip
     over_b = BCurve(
         bs,
-        {metric: [one.means[metric] for one in curve] for metric in store.metrics},
-        {metric: [one.standard_errors[metric] for one in curve] for metric in store.metrics},
+        {name: [one.means[name] for one in curve] for name in store.metrics},
+        {name: [one.standard_errors[name] for one in curve] for name in store.metrics},
+        [standard_error(one.per_user[metric] - best.per_user[metric]) for one in curve],
     )
+    tie = None
+    if place:
+        lead = found[0].per_user[metric] - best.per_user[metric]
+        tie = vars(Tie(leader, float(np.abs(lead.mean())), standard_error(lead)))
     baseline = _compare(metric, best, apart or beside, zero, searched is not None)
-    return over_b, baseline, len(best.users), fitted
+    facts = {
+        "best": winner, "tie": tie, "curve": vars(over_b), "rival": vars(baseline), "judged": len(best.users)
+    }  # fmt: skip
+    return facts, fitted
+
+
+def _simplest_tied(rows: list[Row], values: list[NDArray[np.float64]], allowed: Callable[[Row], bool]) -> int:
+    """The place of the simplest model that is tied with the first, which is the best, on the same users.
+
+    Simpler is what has fewer of b (or ξ) and popularity_power that are not 0; of equally simple ones the better.
+    """
+
+    def is_candidate(place: int) -> bool:
+        lead = values[0] - values[place]
+        return place == 0 or (allowed(rows[place]) and is_tied(float(lead.mean()), standard_error(lead)))
+
+    def simplicity(place: int) -> tuple[int, int]:
+        return sum(bool(rows[place][name]) for name in ("b", "xi", "popularity_power")), place
+
+    return min(filter(is_candidate, range(len(rows))), key=simplicity)
 
 
 def _leaderboard(store: TrialStore) -> list[Row]:
@@ -149,24 +203,14 @@ def _leaderboard(store: TrialStore) -> list[Row]:
     return [_row(store.trials[point], store.rules[place], place) for _, point, place in sorted(found)]
 
 
-def _with_better_baseline(rows: list[Row], baselines: list[Row], space: Space, between: bool, metric: str) -> list[Row]:
-    """The rows, and before them a baseline of this space that does better, so that no winner is worse than one.
+def _in_space(row: Row, space: Space, between: bool) -> bool:
+    """Whether a search of the space, which may go ``between`` its values or not, could have come to a baseline."""
 
-    ``between`` says whether the search may go between the values of the space.
-    """
-
-    def has(name: str, value: float) -> bool:
+    def has(name: str) -> bool:
         values = getattr(space, name)
-        return value in values or (between and min(values) <= value <= max(values))
+        return row[name] in values or (between and min(values) <= row[name] <= max(values))
 
-    sign = -1.0 if lower_is_better(metric) else 1.0
-    mine = [
-        row for row in baselines if PLAIN in space.rules() and has("dropout", row["dropout"]) and has("user_power", 0)
-    ]
-    best = max(mine, key=lambda row: sign * float(row[metric]), default=None)
-    if rows and best is not None and sign * best[metric] > sign * rows[0][metric]:
-        return [best, *rows]
-    return rows
+    return PLAIN in space.rules() and has("dropout") and has("user_power")
 
 
 def _screened(store: TrialStore) -> list[Row]:
@@ -194,4 +238,5 @@ def _compare(metric: str, winner: Evaluation, zero: Evaluation, row: Row, search
     p_value = paired_t(theirs, mine) if lower_is_better(metric) else paired_t(mine, theirs)
     parameters = {name: value for name, value in row.items() if name in (*Point._fields, "b", "popularity_power")}
     difference = winner.means[metric] - zero.means[metric]
-    return BaselineComparison(parameters, searched, zero.means[metric], difference, p_value)
+    error = standard_error(mine - theirs)
+    return BaselineComparison(parameters, searched, zero.means[metric], difference, p_value, error)

@@ -1,0 +1,284 @@
+"""What a search found, in words and as a table: the result, what to believe of it, and where to go on."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from deql._system.tables import Cell, Grid, counted, value_cell
+from deql.evaluation.comparison import is_tied
+from deql.evaluation.model_groups import describe
+from deql.metrics import lower_is_better
+from deql.tuning.space import PARAMETERS, Point, ridges_around
+
+if TYPE_CHECKING:
+    from deql.tuning.tuning_result import Tuning
+
+__all__ = [
+    "best_by_point", "edges", "is_between_values", "leaderboard_grid", "result_notes", "result_sentence",
+    "summary_sentences",
+]  # fmt: skip
+
+_FEW_USERS = 30
+
+_NEAR = 0.05
+"""Share of an axis that counts as its edge for a value between those of the space."""
+
+_MOST_DROPOUT = 0.99
+"""From here up there is no room for other values below 1."""
+
+
+def summary_sentences(tuning: Tuning) -> list[str]:
+    """What was found, in sentences: the result, what to know before believing it, and where to search on."""
+    return [tuning.sentence, *_over_baselines(tuning), *tuning.notes, *edges(tuning)]
+
+
+def result_sentence(tuning: Tuning) -> str:
+    """Which b, whether b > a, how much better than b = 0, and whether that is more than chance."""
+    name = describe(tuning.model, shown=("l2", "dropout", "b", "xi"))
+    users = counted(tuning.judged, "validation user", "validation users")
+    value = f"{tuning.metric} {tuning.best[tuning.metric]:.4f} on {users}"
+    return f"Best: {name} ({_side_of_b(tuning)}), {value}. {_against_zero(tuning)}".rstrip()
+
+
+def result_notes(tuning: Tuning) -> list[str]:
+    """What a reader should know before believing the result; nothing if all is well."""
+    values, found = tuning.table[tuning.metric], []
+    if tuning.tie is not None:
+        found.append(_tie_note(tuning))
+    if tuning.left_out:
+        left = counted(tuning.left_out, "more point was", "more points were")
+        found.append(f"The search ended early: {left} to be measured.")
+    if tuning.failures:
+        failed = counted(len(tuning.failures), "point", "points")
+        found.append(f"{failed} gave no model, such as {tuning.failures[0]}.")
+    if tuning.judged < _FEW_USERS:
+        found.append(
+            f"{counted(tuning.judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
+        )
+    if tuning.table.height > 1 and values.min() == values.max():
+        found.append(f"All {tuning.table.height:,} models did equally well: this space decides nothing.")
+    elif (better := _better_b(tuning)) is not None:
+        b, gain = better
+        found.append(
+            f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it with --b."
+        )
+    return found
+
+
+def _side_of_b(tuning: Tuning) -> str:
+    """Where b is, and what that means."""
+    b = tuning.best["b"]
+    if b is None:
+        return "its diagonal is bounded, so it has no b"
+    if tuning.best["dropout"] == 0:
+        return "nothing is dropped: this is EASE" if b == 0 else "nothing is dropped, so every b above 0 is the same"
+    if b == 0:
+        return "b = 0: only what is dropped counts"
+    if b == 1:
+        return "b = a: kept and dropped entries count alike"
+    return f"b {'>' if b > 1 else '<'} a: what is kept counts {'more' if b > 1 else 'less'} than what is dropped"
+
+
+def _against_zero(tuning: Tuning) -> str:
+    rival = tuning.rival
+    which = "the best with b = 0" if rival.searched else "b = 0 with all else equal"
+    if tuning.best["b"] == 0:
+        return "No b above 0 did better." if len(tuning.space.b) > 1 and tuning.tie is None else ""
+    if rival.difference == 0:
+        return f"It does exactly as well as {which}."
+    if rival.tied:
+        return f"It is tied with {which} ({rival.value:.4f}): {_size(rival.difference, rival.error)}."
+    better = (rival.difference < 0) == lower_is_better(tuning.metric)
+    share = f" ({abs(rival.difference) / rival.value:.2%})" if rival.value else ""
+    text = (
+        f"That is {abs(rival.difference):.4f}{share} {'better' if better else 'worse'} than {which} ({rival.value:.4f})"
+    )
+    if not better:
+        return text + "."
+    if not rival.significant:
+        return text + f", which may be chance (one-sided paired t-test: p = {rival.p_value:.2g})."
+    return text + (
+        f", which is significant (one-sided paired t-test: p = {rival.p_value:.2g}); but these users also "
+        "chose it, so the test part has the last word."
+    )
+
+
+def _size(difference: float, error: float) -> str:
+    """How small a difference is that counts as none."""
+    if abs(difference) < error:
+        return f"they differ by {abs(difference):.1g}, less than one standard error ({error:.1g})"
+    return f"they differ by {abs(difference):.1g}, too little to be seen"
+
+
+def _tie_note(tuning: Tuning) -> str:
+    tie = tuning.tie
+    assert tie is not None
+    changed = {
+        name: tie.parameters[name]
+        for name in ("b", "xi", "popularity_power")
+        if tie.parameters[name] != tuning.best[name] and tie.parameters[name] is not None
+    }
+    other = ", ".join(f"{name} = {value:g}" for name, value in changed.items())
+    return (
+        f"With {other} it has {tie.parameters[tuning.metric]:.4f}, which is tied "
+        f"({_size(tie.difference, tie.error)}): the simpler model was taken."
+    )
+
+
+def _over_baselines(tuning: Tuning) -> list[str]:
+    """What was gained over what people know, and whether one of them that the space does not have does better."""
+    metric, value = tuning.metric, tuning.best[tuning.metric]
+    words = []
+    for name, row in tuning.baselines.items():
+        if math.isnan(row[metric]):
+            continue
+        how = {"EASE": ("l2",), "EDLAE": ("l2", "dropout")}.get(name, ())
+        typed = f" ({', '.join(f'{part}={row[part]:g}' for part in how)})" if how else ""
+        gain = f" (the winner: {(value - row[metric]) / row[metric]:+.1%})" if how and row[metric] else ""
+        words.append(f"{name}{typed} has {row[metric]:.4f}{gain}")
+    if not words:
+        return []
+    found = [f"On the same users {', '.join(words)}."]
+    sign = -1 if lower_is_better(metric) else 1
+    for name in ("EASE", "EDLAE"):
+        row = tuning.baselines.get(name, tuning.best)
+        lacking = [axis for axis in PARAMETERS if row[axis] == 0 and 0.0 not in (getattr(tuning.space, axis) or (0.0,))]
+        if lacking and sign * row[metric] > sign * value:
+            axes = " and ".join(f"--{axis.replace('_', '-')}" for axis in lacking)
+            return [*found, f"{name} does better, and this space does not have it: add 0 to {axes}."]
+    return found
+
+
+def _better_b(tuning: Tuning) -> tuple[float, float] | None:
+    """The best b of the curve and its gain, if that is another than the winner's by more than a standard error."""
+    curve, metric, mine = tuning.curve, tuning.metric, tuning.best["b"]
+    b = curve.best(metric)
+    if mine is None or b == mine or b in tuning.space.b:
+        return None
+    place = curve.b.index(b)
+    gain = abs(curve.values[metric][place] - curve.values[metric][curve.b.index(mine)])
+    error = (curve.paired_errors or curve.errors[metric])[place]
+    return None if is_tied(gain, error) else (b, gain)
+
+
+def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
+    """The best models, then what people know already: parameters and metrics; what all share is said in the title.
+
+    Marked is the best value of all models measured, shown or not. A winner that is tied with the best of them and not
+    among the first rows takes the place of the last.
+
+    Examples
+    --------
+    >>> import deql
+    >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
+    >>> best = deql.tune(split, {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0})
+    >>> grid = leaderboard_grid(best, rows=3)
+    >>> grid.title.split("; ")
+    ['Best 3 of 4 models on 2 inverses, 1 more to compare with', 'these have l2 3, user_power 0, popularity_power 0']
+    >>> grid.header, [names[0] for names, _ in grid.rows]
+    (['#', 'dropout', 'b', 'ndcg@20', 'recall@20'], ['1', '2', '3', 'EDLAE', 'EASE', 'popularity'])
+    """
+    table = tuning.table
+    shown = table.head(rows).to_dicts()
+    if tuning.best not in shown:
+        shown[-1] = tuning.best
+    metrics = [name for name in table.columns if name not in PARAMETERS]
+    best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
+    baselines = [row for row in tuning.baselines.values() if row["l2"] is not None]
+    values = {name: {row[name] for row in [*shown, *baselines]} for name in PARAMETERS}
+    shared = {name: next(iter(several)) for name, several in values.items() if len(several) == 1}
+    if len(shown) == 1:
+        shared = {name: value for name, value in shared.items() if value is None}
+    columns = [name for name in PARAMETERS if name not in shared]
+
+    def line(place: str, row: dict[str, Any]) -> tuple[list[str], list[Cell]]:
+        cells = [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
+        return [place], cells + [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics]
+
+    places = {id(row): str(place) for place, row in enumerate(shown, start=1)}
+    if shown[-1] is tuning.best:
+        places[id(shown[-1])] = str(table.to_dicts().index(tuning.best) + 1)
+    lines = [line(places[id(row)], row) for row in shown]
+    lines += [line(name, row) for name, row in reversed(tuning.baselines.items())]
+    of = f"Best {len(shown)} of {table.height:,}" if len(shown) < table.height else f"All {table.height:,}"
+    title = f"{of} {'model' if table.height == 1 else 'models'} on {counted(tuning.inverses, 'inverse', 'inverses')}"
+    if tuning.baseline_inverses:
+        title += f", {tuning.baseline_inverses} more to compare with"
+    words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
+    words += [f"no {name}" for name, value in shared.items() if value is None and getattr(tuning.space, name)]
+    return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
+
+
+def edges(tuning: Tuning) -> list[str]:
+    """A sentence for each parameter whose best value is the smallest or largest tried, so that more may lie beyond.
+
+    Natural limits, such as 0 below, are no edges, and neither is the only value of a parameter.
+    """
+    found = []
+    for name in PARAMETERS:
+        best, values = tuning.best[name], _tried(tuning, name)
+        # Where nothing is dropped, every b above 0 gives the same model.
+        if best is None or len(values) < 2 or (name == "b" and tuning.best["dropout"] == 0):
+            continue
+        side = _side(best, values, log=name == "l2")
+        if side == 0 or _is_limit(name, best, side):
+            continue
+        axis = tuning.ridges if name == "l2" else getattr(tuning.space, name)
+        if best in values and best != (max(axis) if side > 0 else min(axis)):  # a budget ended before the next one
+            continue
+        which, way = ("largest", "upwards") if side > 0 else ("smallest", "downwards")
+        where = f"is the {which} tried" if best in values else f"is next to the {which} of the space"
+        such_as = f", such as {(1 + best) / 2:.3g}; it stays below 1" if name == "dropout" and side > 0 else ""
+        found.append(f"The best {name} ({best:g}) {where}: widen --{name.replace('_', '-')} {way}{such_as}.")
+    return found
+
+
+def _is_limit(name: str, value: float, side: int) -> bool:
+    """Whether a parameter cannot go on from the value to that side, or would no longer mean anything there."""
+    if side < 0:
+        return value == 0
+    return value >= {"dropout": _MOST_DROPOUT, "xi": 1.0}.get(name, math.inf)
+
+
+def best_by_point(tuning: Tuning) -> dict[Point, float]:
+    """What each point measured is worth with its best rule, best first."""
+    found: dict[Point, float] = {}
+    for row in tuning.table.to_dicts():
+        found.setdefault(Point.of(row), row[tuning.metric])
+    return found
+
+
+def is_between_values(tuning: Tuning) -> bool:
+    """Whether the search went between the values of the space, as Optuna does."""
+    space, ridges = tuning.space, tuning.ridges
+    return any(
+        point.dropout not in space.dropout or point.user_power not in space.user_power
+        or (point.user_power == tuning.best["user_power"] and point.l2 not in ridges)
+        for point in best_by_point(tuning)
+    )  # fmt: skip
+
+
+def _tried(tuning: Tuning, name: str) -> list[float]:
+    """The values of a parameter that were tried; of an l2 that follows the data, with the winner's user_power."""
+    values = getattr(tuning.space, name)
+    if name not in Point._fields:
+        return list(values)
+    if is_between_values(tuning):
+        around = [ridge * float(tuning.model.gram_diagonal_.mean()) for ridge in ridges_around(1.0)]
+        return list(around if values is None else values)
+    rows = [*tuning.table.to_dicts(), *tuning.looks.to_dicts()]
+    mine = [row for row in rows if values is not None or row["user_power"] == tuning.best["user_power"]]
+    return sorted({row[name] for row in mine})
+
+
+def _side(value: float, values: list[float], log: bool) -> int:
+    """1 at the largest of the values, −1 at the smallest, 0 elsewhere; a value between them may be close to either."""
+    if value in values:
+        return (value == max(values)) - (value == min(values))
+    low, high = min(values), max(values)
+    if log:
+        low = min(one for one in values if one > 0)
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    across = (value - low) / (high - low) if high > low else 0.5
+    return (across > 1 - _NEAR) - (across < _NEAR)
