@@ -32,6 +32,7 @@ def kernel(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
     monkeypatch.setattr(notebook_progress, "_last", None)
+    monkeypatch.setattr(notebook_progress, "_WORTH_TELLING", 0.0)
     return SimpleNamespace(shell=shell, shown=shown)
 
 
@@ -70,6 +71,13 @@ def test_it_is_not_drawn_at_every_step(kernel):
             report(step, 10_000)
             drawn.append(kernel.shown[-1])
     assert len(set(drawn)) <= 5
+
+
+def test_what_took_no_time_leaves_nothing(kernel, monkeypatch):
+    monkeypatch.setattr(notebook_progress, "_WORTH_TELLING", 0.5)
+    with stages(True) as stage:
+        stage("Inverse")(1, 1)
+    assert kernel.shown == [""]
 
 
 def test_an_error_leaves_no_bar(kernel):

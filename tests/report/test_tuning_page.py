@@ -152,7 +152,7 @@ def test_the_winner_stands_for_its_point():
     tuning = made([GRID[0], simpler, GRID[2]])
     tuning = dataclasses.replace(tuning, best=tuning.table.row(1, named=True))
     grid, others = point_leaderboard(tuning)
-    assert [cell.text for cell in grid.rows[0][1]] == ["10", "0", "0.3499", "0.1000"]
+    assert [cell.text for cell in grid.rows[0][1]] == ["0.3499", "0.1000", "10", "0"]
     assert "0.3500" in others[0]
 
 

@@ -17,6 +17,9 @@ __all__ = ["Bar", "ProgressCallback", "bars_html", "in_notebook", "notebook_stag
 
 ProgressCallback = Callable[[int, int], None]
 
+_WORTH_TELLING = 0.5
+"""Seconds from which on a line says what took them."""
+
 _EVERY = 0.2
 """Seconds between drawings: each is a message to the browser."""
 
@@ -57,7 +60,8 @@ class _Cell:
             return
         self.drawn = time.monotonic()
         words = ", ".join(f"{escape(label)} {seconds:.1f} s" for label, seconds in self.took.items())
-        done = f'<span style="opacity:.6;font-size:12px">{words}</span>'
+        slow = sum(self.took.values()) >= _WORTH_TELLING
+        done = f'<span style="opacity:.6;font-size:12px">{words}</span>' if slow else ""
         self.display.update(_as_html(bars_html(self.bars) if self.bars else done), raw=True)
 
 

@@ -249,8 +249,9 @@ def effect(
         # Above the grid, below the curve, and at the end that the curve is farther from.
         first, last = (abs(values[x] - where) for x in (xs[0], xs[-1]))
         across, end = (0.99, "right") if last >= first else (0.01, "left")
-        axes.text(across, where, f"{name} {y:.4f}{arrow}", transform=axes.get_yaxis_transform(), ha=end, va=side,
-                  fontsize=9, color=colour, bbox=on_paper(), zorder=1.6)  # fmt: skip
+        axes.annotate(f"{name} {y:.4f}{arrow}", (across, where), (0, 3 if side == "bottom" else -3),
+                      xycoords=axes.get_yaxis_transform(), textcoords="offset points", ha=end, va=side, fontsize=9,
+                      color=colour, bbox=on_paper(), zorder=1.6)  # fmt: skip
 
 
 def _apart(xs: Sequence[float]) -> list[float]:

@@ -47,7 +47,7 @@ def point_leaderboard(tuning: Tuning, rows: int = 12) -> tuple[Grid, dict[int, s
     models = counted(tuning.table.height, "model", "models")
     title = f"{which} {'point' if len(points) == 1 else 'points'} of {models}, each with its best rule"
     words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
-    grid = Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
+    grid = Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *metrics, *columns], lines)
     return grid, {place: _others(tuning, group, metrics) for place, group in enumerate(groups) if len(group) > 1}
 
 
@@ -55,7 +55,7 @@ def _others(tuning: Tuning, group: list[Row], metrics: list[str]) -> str:
     """A point's other rules, as what differs between them."""
     columns, _ = _varying(group, [name for name in PARAMETERS if name not in Point._fields])
     lines = [_line(tuning, "", row, columns, metrics) for row in group[1:]]
-    grid = Grid("", ["", *columns, *metrics], [([""], cells) for _, cells in lines])
+    grid = Grid("", ["", *metrics, *columns], [([""], cells) for _, cells in lines])
     return html.folded(counted(len(group) - 1, "more rule", "more rules"), html.table(grid, _FOLDED, ranked=True))
 
 
@@ -72,4 +72,5 @@ def _line(tuning: Tuning, place: str, row: Row, columns: list[str], metrics: lis
     table = tuning.table
     best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
     cells = [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
-    return [place], cells + [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics]
+    # Metrics first: a phone shows some columns only, and these are read first.
+    return [place], [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics] + cells

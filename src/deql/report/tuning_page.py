@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -111,7 +112,7 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     dropouts = sorted(_drawn_dropouts(tuning, best, looks))
     if len({point[:2] for point in best}) < 2:
         return [], []
-    if is_between_values(tuning) or len(dropouts) > plots.COLOURS:
+    if is_between_values(tuning) or len(dropouts) > plots.COLOURS or not _form_lines(best):
         return [], [_strengths(tuning, best)]
     powers = sorted({point.user_power for point in best})
     shown = powers if len(powers) <= _MOST_POWERS else [tuning.best["user_power"]]
@@ -127,6 +128,14 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
         figures.append(_screened_points(tuning, looks, dropouts))
     several = _several_ridges([*best, *looks])
     return [f"dropout {dropout:g}" for dropout in dropouts] if several else [], figures
+
+
+def _form_lines(best: Mapping[Point, float]) -> bool:
+    """Whether every dropout has a line: several l2 with one user_power, if there are several l2 at all."""
+    if not _several_ridges(best):
+        return True
+    lines = Counter((point.dropout, point.user_power) for point in best)
+    return {dropout for (dropout, _), count in lines.items() if count > 1} == {point.dropout for point in best}
 
 
 def _drawn_dropouts(tuning: Tuning, best: Mapping[Point, float], looks: Mapping[Point, float]) -> set[float]:
