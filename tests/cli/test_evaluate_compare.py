@@ -206,6 +206,32 @@ class TestCompare:
         assert "Comparison on goods.csv" in page.read_text(encoding="utf-8")
         assert f"wrote {page}" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("source", ["goods.csv", "goods.split"])
+    def test_model_files_are_fitted_anew_and_may_have_names(self, capsys, folder, tmp_path, goods, source):
+        deql.DEQL(7.0, 0.4, 2.0).fit(goods.take_users(np.arange(40))).save(tmp_path / "shop.deql")
+        given = [f"mine={tmp_path / 'shop.deql'}", "other=ease:l2=5", "popularity", tmp_path / "shop.deql"]
+        facts = answer(capsys, "compare", folder / source, *given, "--metrics", "ndcg@5", "--baseline", "mine")
+        models = {"mine": deql.DEQL(7.0, 0.4, 2.0), "other": deql.EASE(5.0), "Popularity": deql.Popularity()}
+        data = deql.read_interactions(folder / source) if source.endswith("csv") else deql.load_split(folder / source)
+        expected = deql.compare(models | {"shop.deql": models["mine"]}, data, metrics=["ndcg@5"], baseline="mine")
+        assert facts == expected.to_dict()
+        capsys.readouterr()
+        assert run(["compare", str(folder / source), *map(str, given[:3]), "--metrics", "ndcg@5"]) == 0
+        said = (
+            "note: mine is fitted anew on every split, with the parameters it was saved with: deql:l2=7,dropout=0.4,b=2"
+        )
+        assert said in capsys.readouterr().err
+
+    @pytest.mark.parametrize("baseline", ["other", "ease:l2=5", "other=ease:l2=5"])
+    def test_a_named_baseline(self, capsys, folder, baseline):
+        command = ["compare", folder / "goods.split", "popularity", "other=ease:l2=5", "--metrics", "ndcg@5"]
+        assert answer(capsys, *command, "--baseline", baseline)["baseline"] == "other"
+
+    def test_evaluate_takes_names_too(self, capsys, folder, tmp_path, goods):
+        deql.EASE(5.0).fit(goods).save(tmp_path / "shop.deql")
+        facts = answer(capsys, "evaluate", folder / "goods.split", f"mine={tmp_path / 'shop.deql'}", "b=ease:l2=3")
+        assert [(one["name"], one["parameters"]["l2"]) for one in facts["models"]] == [("mine", 5.0), ("b", 3.0)]
+
     def test_in_a_terminal(self, capsys, folder, monkeypatch):
         monkeypatch.setattr("sys.stdout.isatty", lambda: True)
         monkeypatch.setattr("deql.cli.compare.progress_wanted", lambda: False)
@@ -218,16 +244,20 @@ class TestCompare:
         assert "'easy' is not one of the models: EASE, Popularity" in refusal(
             capsys, "compare", data, "ease", "popularity", "--baseline", "easy"
         )
-        assert "is not one of the models" in refusal(
+        # It was: "'ease' is not one of the models".
+        assert "'ease' may be any of EASE l2=1, EASE l2=2: say which one, such as --baseline ease:l2=1" in refusal(
             capsys, "compare", data, "ease:l2=1", "ease:l2=2", "--baseline", "ease"
         )
+        assert "the name a is given twice" in refusal(capsys, "compare", data, "a=ease", "a=popularity")
+        assert "a name goes before a model" in refusal(capsys, "compare", data, "=ease", "popularity")
+        assert "there is no model 'shop'" in refusal(capsys, "compare", data, "mine=shop", "popularity")
         assert "split already, so --splits" in refusal(
             capsys, "compare", folder / "goods.split", "ease", "popularity", "--splits", 3
         )
         assert "splits must be" in last_error(capsys, "compare", data, "ease", "popularity", "--splits", 0)
         assert "no folder" in refusal(capsys, "compare", data, "ease", "popularity", "-o", tmp_path / "none" / "x")
-        deql.Popularity().fit(goods).save(tmp_path / "m.deql")
-        assert "fitted already" in refusal(capsys, "compare", data, "ease", tmp_path / "m.deql")
+        deql.CustomLinear(np.eye(goods.n_items)).fit(goods).save(tmp_path / "m.deql")
+        assert "weights of its own" in refusal(capsys, "compare", data, "ease", tmp_path / "m.deql")
         assert "contradict" in refusal(capsys, "compare", data, "ease", "popularity", "--as", "latex", "--json")
         assert "mse needs" in last_error(capsys, "compare", data, "ease", "popularity", "--metrics", "mse")
 

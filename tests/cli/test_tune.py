@@ -14,8 +14,11 @@ import pytest
 
 import deql
 from deql.cli import run
+from deql.cli.model_specs import parse_spec
 from deql.datasets.public import read_lightgcn_split
 from deql.models.base import EXECUTION_PARAMETERS
+from deql.tuning.space import NAMED, with_axes
+from deql.tuning.tuning_data import all_interactions
 from tests.cli.published import write_published
 from tests.cli.test_cli import answer, refusal
 
@@ -118,11 +121,12 @@ class TestTune:
     def test_the_time_is_told_first(self, capsys, folder, tmp_path):
         _, notes = shown(capsys, "tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick")
         lines = notes.splitlines()
-        (told,) = [place for place, line in enumerate(lines) if "for the walk, and the fit of the winner" in line]
+        (told,) = [place for place, line in enumerate(lines) if ", and the fit of the winner" in line]
+        assert "for the walk, about 4 for EASE and EDLAE to compare with" in lines[told]
         (first,) = [place for place, line in enumerate(lines) if line.startswith("deql: 1 of about ")]
         assert told < first
         _, notes = shown(capsys, "fit", folder / "events.split", "-o", tmp_path / "b.deql", "--auto")
-        assert "for the walk, and the fit of the winner" in notes
+        assert "compare with, and the fit of the winner" in notes
 
     def test_it_goes_on_with_the_journal(self, capsys, folder, tmp_path):
         out, journal = tmp_path / "shop.deql", tmp_path / "shop.tuning.jsonl"
@@ -149,6 +153,47 @@ class TestTune:
         _, notes = shown(capsys, "tune", folder / "events.split", "-o", tmp_path / "a.deql", *AXES, "--report", page)
         assert "Tuning on events.split" in page.read_text(encoding="utf-8")
         assert f"wrote {page}" in notes
+
+    @pytest.mark.parametrize("source", ["events.csv", "events.split"])
+    def test_refit_on_everything(self, capsys, folder, tmp_path, source):
+        out = tmp_path / "shop.deql"
+        text, _ = shown(capsys, "tune", folder / source, "-o", out, *AXES, "--refit", "all")
+        table = deql.read_interactions(folder / "events.csv")
+        if source == "events.split":  # which has not all of the table
+            table = all_interactions(deql.load_split(folder / source))
+        found = deql.load(out)
+        assert found.n_users_ == table.n_users
+        expected = type(found)(**found.get_params()).fit(table)
+        order = [found.items_.tolist().index(item) for item in table.items.tolist()]
+        np.testing.assert_allclose(found.weights()[np.ix_(order, order)], expected.weights(), atol=1e-5)
+        # A fit of the same parameters on the training part is what the test part can say something about.
+        spec = next(line for line in text.splitlines() if line.startswith("Typed: ")).removeprefix("Typed: ")
+        command = shlex.split(text.splitlines()[-1])
+        assert command == ["deql", "evaluate", str(folder / source), spec]
+        assert answer(capsys, *command[1:])["models"][0]["means"]
+
+    def test_the_winner_can_be_typed(self, capsys, folder, tmp_path):
+        out, again = tmp_path / "a.deql", tmp_path / "b.deql"
+        ridges = ["--l2", "3.0000000000000004,0.1", "--b", "0.30000000000000004", "--user-power", "0.7"]
+        facts = answer(capsys, "tune", folder / "events.split", "-o", out, *AXES, *ridges)
+        answer(capsys, "fit", folder / "events.split", "-m", facts["spec"], "-o", again)
+        assert parse_spec(facts["spec"]).get_params() == deql.load(out).get_params()
+        assert saved(again)[0] == saved(out)[0]
+        np.testing.assert_array_equal(saved(again)[1], saved(out)[1])
+        bounded = answer(capsys, "tune", folder / "events.split", "-o", tmp_path / "c.deql", *AXES[:6], "--b", "0",
+                         "--xi", "0.35", "--popularity-power", "0.1", "--dtype", "float64")  # fmt: skip
+        assert parse_spec(bounded["spec"]).get_params() == deql.load(tmp_path / "c.deql").get_params()
+
+    def test_dry_run(self, capsys, folder, tmp_path, monkeypatch):
+        monkeypatch.setattr("deql.tuning.trainer.Trainer.fit", None)
+        text, _ = shown(capsys, "tune", folder / "events.split", *AXES, "--dry-run")
+        assert text.startswith("This would take ")
+        assert " 1 s: 4 inverses of under 1 s for the grid, about 3 for EASE and EDLAE to compare with" in text
+        assert "The space has 4 points." in text.replace("\n", " ")
+        facts = answer(capsys, "tune", folder / "events.split", "-o", tmp_path / "a.deql", *AXES, "--dry-run")
+        assert (facts["points"], facts["inverses"], facts["baselines"], facts["fits"]) == (4, 4, 3, 1)
+        assert not list(tmp_path.iterdir())
+        assert "say with -o where" in refusal(capsys, "tune", folder / "events.split")
 
     def test_optuna(self, capsys, folder, tmp_path, monkeypatch):
         command = ["tune", folder / "events.split", "-o", tmp_path / "a.deql", "--search", "optuna", "--budget", "3"]
@@ -232,10 +277,12 @@ class TestAuto:
         out = tmp_path / "a.deql"
         facts = answer(capsys, "fit", folder / "events.csv", "-o", out, "--auto", "--l2", 10, "--dropout", 0.3)
         table = deql.read_interactions(folder / "events.csv")
-        best = deql.tune(table, deql.tuning.Space(l2=(10.0,), dropout=(0.3,), popularity_power=(0.0, 0.2)))
+        quick = with_axes(NAMED["quick"], {"l2": 10, "dropout": 0.3})
+        best = deql.tune(table, quick)
         assert facts["tuning"]["best"] == best.best
-        assert (facts["tuning"]["inverses"], facts["tuning"]["sentence"]) == (1, best.sentence)
-        rule = {name: best.best[name] for name in ("b", "popularity_power")}
+        assert (facts["tuning"]["inverses"], facts["tuning"]["sentence"]) == (len(quick.user_power), best.sentence)
+        assert facts["tuning"]["spec"] == best.spec
+        rule = {name: best.best[name] for name in ("b", "popularity_power", "user_power")}
         expected = deql.DEQL(10.0, 0.3, **rule).fit(table)
         np.testing.assert_array_equal(deql.load(out).weights(), expected.weights())
         assert facts["parameters"] == {k: v for k, v in expected.get_params().items() if k not in EXECUTION_PARAMETERS}
@@ -248,7 +295,7 @@ class TestAuto:
         assert f"saved as {out}" in text
         found = deql.load(out)
         assert (found.b, found.user_power, found.popularity_power, found.dtype) == (0, 0.5, 0.1, "float64")
-        assert found.dropout in (0.2, 0.5, 0.8)
+        assert found.dropout in NAMED["quick"].dropout
         train = deql.load_split(folder / "events.split").train
         expected = deql.EDLAE(10.0, found.dropout, user_power=0.5, popularity_power=0.1, dtype="float64").fit(train)
         np.testing.assert_allclose(found.weights(), expected.weights(), atol=1e-12)

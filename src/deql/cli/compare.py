@@ -11,15 +11,17 @@ from typing import Annotated, Literal
 import typer
 
 from deql.cli import data_source
-from deql.cli.model_specs import parse_specs
+from deql.cli.model_specs import parse_specs, split_name
 from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import print_grid, progress_wanted, say
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.evaluation.comparison import Comparison
 from deql.evaluation.comparison import compare as run
+from deql.evaluation.model_groups import model_spec
 from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 from deql.io.atomic import write_text
+from deql.models import CustomLinear
 from deql.report.comparison_page import comparison_page
 from deql.report.page import need_report_extra
 from deql.split import Split
@@ -73,17 +75,20 @@ def compare(
     form: Format = "json" if output.json else output.form
     wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
-    if loaded:
-        raise ParameterError(
-            f"{', '.join(sorted(loaded))} is fitted already, but every split needs a fit of its own: "
-            "give the model's name and parameters, or use deql evaluate"
-        )
+    for name in loaded:
+        if isinstance(named[name], CustomLinear):
+            raise ParameterError(
+                f"{name} has weights of its own, which cannot be fitted anew on every split: use deql evaluate"
+            )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
-    output.check(data, table.items)
+    output.check(data, table.items, *(Path(split_name(model)[1]) for model in models))
     chosen = split_options.chosen(protocol)
     found = data_source.open_source(data, table, protocol, chosen, form != "text")
-    for model in named.values():
-        model.progress = progress_wanted()
+    for name in named:
+        named[name].progress = progress_wanted()
+        if name in loaded and form == "text":
+            spec = model_spec(named[name])
+            say(f"note: {name} is fitted anew on every split, with the parameters it was saved with: {spec}")
     tell = say if progress_wanted() else None
     if isinstance(found, Split):
         comparison = run(named, found, metrics=wanted, baseline=base, tell=tell)
@@ -113,7 +118,9 @@ def compare(
 
 def _find_baseline(text: str, typed: Sequence[str], names: Sequence[str]) -> str:
     """The model meant: its name as shown, its specification, or its kind where only one has it."""
-    by_spec = dict(zip(typed, names, strict=True))
+    by_spec = dict(zip(typed, names, strict=True)) | dict(
+        zip((split_name(one)[1] for one in typed), names, strict=True)
+    )
     kinds = [name for name in names if name.split()[0].lower() == text.lower()]
     if text in names:
         return text
@@ -121,6 +128,11 @@ def _find_baseline(text: str, typed: Sequence[str], names: Sequence[str]) -> str
         return by_spec[text]
     if len(kinds) == 1:
         return kinds[0]
+    if kinds:
+        specs = [spec for spec, name in by_spec.items() if name in kinds]
+        raise ParameterError(
+            f"the baseline {text!r} may be any of {', '.join(kinds)}: say which one, such as --baseline {specs[0]}"
+        )
     raise ParameterError(f"the baseline {text!r} is not one of the models: {', '.join(names)}")
 
 

@@ -32,7 +32,7 @@ Data = Annotated[
 ]  # fmt: skip
 Models = Annotated[
     list[str],
-    typer.Argument(help="Such as ease:l2=80, deql:l2=60,dropout=0.3,b=0.5 or popularity.", metavar="MODEL..."),
+    typer.Argument(help="Such as ease:l2=80, popularity, shop.deql, or by name: mine=shop.deql.", metavar="MODEL..."),
 ]
 Metrics = Annotated[str, typer.Option(help="Metrics, with commas between.")]
 Report = Annotated[Path | None, typer.Option(help="HTML page to write, complete in one file.", metavar="FILE.html")]

@@ -26,7 +26,7 @@ from deql.models.linear import LinearAutoencoder
 from deql.split import Split
 from deql.tuning import Space
 from deql.tuning.space import NAMED, with_axes
-from deql.tuning.tuning_result import summary_sentences
+from deql.tuning.summary import summary_sentences
 
 __all__ = ["fit"]
 
@@ -128,12 +128,23 @@ def fit(
             "file": str(out),
             "bytes": out.stat().st_size,
         }
-        names = ("best", "sentence", "notes", "inverses", "seconds", "complete")
+        names = (
+            "best",
+            "spec",
+            "sentence",
+            "notes",
+            "baselines",
+            "inverses",
+            "baseline_inverses",
+            "seconds",
+            "complete",
+        )
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
             for sentence in summary_sentences(tuning):
                 print_words(sentence)
+            print_words(f"Typed: {tuning.spec}")
         ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
         ran += [] if residual is None else [f"residual {residual:.0e}"]
         how = f" ({', '.join(ran)})" if ran else ""

@@ -1,4 +1,4 @@
-"""Models as people type them: ``ease:l2=80``, ``popularity``, or the path of a model file."""
+"""Models as people type them: ``ease:l2=80``, ``popularity``, the path of a model file, or ``mine=`` before any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deql.errors import ParameterError
 from deql.evaluation.model_groups import describe, parameters, unique_names
 from deql.models import Recommender, load
 
-__all__ = ["MODEL_KINDS", "is_model_file", "parse_spec", "parse_specs", "typed_parameters"]
+__all__ = ["MODEL_KINDS", "is_model_file", "parse_spec", "parse_specs", "split_name", "typed_parameters"]
 
 MODEL_KINDS = {name.lower(): name for name in models.MODEL_NAMES if name != "CustomLinear"}
 """Names on the command line and the models behind them, but those whose weights are handed over in Python."""
@@ -29,6 +29,22 @@ def is_model_file(text: str) -> bool:
     (True, False)
     """
     return text.endswith(".deql") or (text.partition(":")[0].lower() not in MODEL_KINDS and Path(text).is_file())
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """The name that stands before a model, if one does, and the model.
+
+    Examples
+    --------
+    >>> split_name("mine=shop.deql"), split_name("mine=deql:l2=80"), split_name("deql:l2=80")
+    (('mine', 'shop.deql'), ('mine', 'deql:l2=80'), (None, 'deql:l2=80'))
+    """
+    name, given, model = text.partition("=")
+    if not given or ":" in name or set(name) & set("/\\") or Path(text).is_file():
+        return None, text
+    if not name.strip() or not model.strip():
+        raise ParameterError(f"{text}: a name goes before a model, such as mine=shop.deql or mine=ease:l2=80")
+    return name.strip(), model.strip()
 
 
 def parse_spec(text: str, files: bool = True) -> Recommender:
@@ -81,11 +97,16 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
 
 def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
     """Models by name, in the order typed, and the names of those that came fitted from a file."""
-    files = [is_model_file(text) for text in texts]
-    models = [load(text) if file else parse_spec(text) for text, file in zip(texts, files, strict=True)]
+    given = [split_name(text) for text in texts]
+    chosen = [name for name, _ in given if name is not None]
+    for name in chosen:
+        if chosen.count(name) > 1:
+            raise ParameterError(f"the name {name} is given twice: each model needs one of its own")
+    files = [is_model_file(text) for _, text in given]
+    models = [load(text) if file else parse_spec(text) for (_, text), file in zip(given, files, strict=True)]
     words = [
-        Path(text).name if file else describe(model, shown=typed_parameters(text))
-        for text, file, model in zip(texts, files, models, strict=True)
+        name or (Path(text).name if file else describe(model, shown=typed_parameters(text)))
+        for (name, text), file, model in zip(given, files, models, strict=True)
     ]
     names = unique_names(words)
     return dict(zip(names, models, strict=True)), {name for name, file in zip(names, files, strict=True) if file}

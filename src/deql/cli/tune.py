@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -31,12 +31,13 @@ from deql.models import DEQL
 from deql.report.page import need_report_extra
 from deql.report.tuning_page import tuning_page
 from deql.split import Split
-from deql.tuning import Space, Tuning
+from deql.tuning import Space, Tuning, forecast_tuning
 from deql.tuning.budget import Budget
+from deql.tuning.forecast import Forecast
 from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
+from deql.tuning.summary import leaderboard_grid, summary_sentences
 from deql.tuning.tuner import metrics_for
-from deql.tuning.tuning_result import leaderboard_grid, summary_sentences
 
 __all__ = ["tune"]
 
@@ -45,6 +46,7 @@ _EVALUATED_BY = ("recall@20", "ndcg@20")
 
 
 Search = Literal["walk", "grid", "optuna"]
+Refit = Literal["train", "all"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ class SearchOptions:
     search: Annotated[
         Search, typer.Option(help="From point to better neighbour, every point, or those that Optuna asks for.")
     ] = "walk"
+    patience: Annotated[
+        int,
+        typer.Option(help="End a walk after so many inverses that bring nothing; 0: when all neighbours are known."),
+    ] = 3
     no_prune: Annotated[
         bool, typer.Option("--no-prune", help="No screening on a quarter of the items: whole inverses only.")
     ] = False
@@ -94,7 +100,13 @@ class TuningOutputs:
 @with_options
 def tune(
     data: data_source.Data,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Model file to write: the best, fitted.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write: the best, fitted.")] = None,
+    refit: Annotated[
+        Refit, typer.Option(help="What to fit the best on: the training part, or everything, to deploy it.")
+    ] = "train",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many points and inverses, and how long it takes.")
+    ] = False,
     *,
     where: SpaceOptions,
     how: SearchOptions,
@@ -109,7 +121,9 @@ def tune(
     """
     space, metric, report = _space(where), how.metric, output.report
     _check(how)
-    journal = _check_files(out, output.journal, report, data, table.items)
+    if out is None and not dry_run:
+        raise ParameterError("say with -o where to save the model, or ask for --dry-run")
+    journal = None if out is None else _check_files(out, output.journal, report, data, table.items)
     chosen = replace(split_options, seed=None).chosen(protocol)
     found = data_source.open_source(data, table, protocol, chosen, output.json)
     if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
@@ -117,11 +131,21 @@ def tune(
     split = data_source.as_split(found, protocol, chosen)
     if not output.json:
         say(split.describe())
+    # A table has more than its split, which leaves out what the training part does not know.
+    final = "train" if refit == "train" else "all" if isinstance(found, Split) else found
+    asked: dict[str, Any] = {
+        "search": how.search, "prune": not how.no_prune, "seed": split_options.seed or 0, "dtype": how.dtype,
+        "refit": final,
+    }  # fmt: skip
+    if out is None or journal is None or dry_run:
+        _show_forecast(forecast_tuning(split, space, metric, how.budget, **asked), output.json)
+        return
+    if not output.json:
         _say_journal(journal)
     try:
         tuning = deql.tune(
-            split, space, metric, how.budget, search=how.search, prune=not how.no_prune, seed=split_options.seed or 0,
-            journal=journal, dtype=how.dtype, progress=progress_wanted(), tell=None if output.json else say,
+            split, space, metric, how.budget, patience=how.patience, journal=journal, progress=progress_wanted(),
+            tell=None if output.json else say, **asked,
         )  # fmt: skip
     except KeyboardInterrupt:
         say(f"no model was saved, but what was measured is kept in {journal}: the same command goes on from there")
@@ -139,15 +163,27 @@ def tune(
         _show(tuning)
         options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
         options |= {} if metric in _EVALUATED_BY else {"metrics": metric}
-        print_words(f"Saved as {out} ({file_size(out)}), fitted on the training part. "
-                     "The test part has not been read; this evaluates it there:")  # fmt: skip
+        print_words(f"Typed: {tuning.spec}")
+        on, what = ("the training part", "it") if refit == "train" else ("everything", "a fit on the training part")
+        print_words(f"Saved as {out} ({file_size(out)}), fitted on {on}. "
+                     f"The test part has not been {'read' if refit == 'train' else 'chosen on'}; "
+                     f"this evaluates {what} there:")  # fmt: skip
         files = [f"./{path}" if str(path).startswith("-") else str(path) for path in (data, out)]
+        files[1] = files[1] if refit == "train" else tuning.spec
         print("    " + shlex.join(["deql", "evaluate", *files, *data_source.typed_options(options)]))
     if report is not None:
         say(f"wrote {report}")
     if not tuning.complete:
         say("this is the best so far: the same command goes on with the search")
         raise typer.Exit(130)
+
+
+def _show_forecast(ahead: Forecast, json: bool) -> None:
+    if json:
+        print_json(vars(ahead))
+        return
+    points = "" if ahead.points is None else f" The space has {ahead.points:,} points."
+    print_words(f"This would take {ahead}.{points}")
 
 
 def _space(where: SpaceOptions) -> Space:
@@ -208,11 +244,12 @@ def _show(tuning: Tuning) -> None:
     print_grid(leaderboard_grid(tuning, rows=10))
     print()
     metric = tuning.metric
-    best = tuning.curve.best(metric)
+    # The mark is at the model that is saved: a b that does better by less than a standard error is a tie.
+    best = tuning.curve.best(metric) if tuning.best["b"] is None else tuning.best["b"]
     curve = [
         (b, value)
         for b, value in zip(tuning.curve.b, tuning.curve.values[metric], strict=True)
-        if b in (best, tuning.best["b"]) or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
+        if b == best or round(5 * b, 6).is_integer()  # steps of 0.2 fit on a screen
     ]
     title = f"{metric} by b, all else as the best has it ({tuning.judged:,} validation users, axis cut)"
     console().print(curve_table(title, metric, curve, best))

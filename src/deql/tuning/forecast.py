@@ -18,8 +18,8 @@ __all__ = ["Forecast", "forecast"]
 _WALK_SCREENINGS, _WALK_TRIALS, _LONG_WALK_TRIALS = 16, 6, 10
 """What a walk takes, as a rule; without screening it begins farther off."""
 
-_BASELINE_TRIALS = 4
-"""What the baselines take, as a rule, where the search does not come by them: three ridges of EASE, one EDLAE."""
+_EASE_TRIALS, _EDLAE_TRIALS = 3, 1
+"""What the baselines take, as a rule, where the search does not come by them."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ def _expected_baselines(
     all_there = search == "grid" and store.small is None and not store.budget.limited
     if all_there and PLAIN in store.rules and 0.0 in space.dropout and 0.0 in space.user_power:
         return 0
-    room, whole = float(_BASELINE_TRIALS - len(store.baselines)), store.whole_budget
+    ridges = len(space.ridges(store.full.mean_diagonal(0.0)))
+    room, whole = float(min(_EASE_TRIALS, ridges) + _EDLAE_TRIALS - len(store.baselines)), store.whole_budget
     if whole.inverses is not None:
         room = min(room, whole.inverses - store.inverses - spent)
     if whole.seconds is not None:

@@ -30,6 +30,10 @@ that of the metric itself: this is no more than one of those.
 """
 
 
+_SILENCE_SECONDS = 10.0
+"""How long screening may take in a log without a line."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """A point, and how good the models on its inverse are.
@@ -107,6 +111,7 @@ class TrialStore:
         self.planned: int | None = None
         self.guessed = False
         self.left_out = 0
+        self._told = time.perf_counter()
         self.zero: tuple[Point, RuleParameters, Evaluation] | None = None
         self._zero_key: tuple[Any, ...] = (math.inf,)
         self.screening_cost = 0.0
@@ -183,6 +188,10 @@ class TrialStore:
             trial, _ = self._run(self.small, point, self.metrics[:1])
             self._append("look", trial)
             self.screened[point] = trial
+            # Where a bar shows how far it is, nobody needs lines.
+            if self.tell is not None and not self.full.progress and time.perf_counter() - self._told > _SILENCE_SECONDS:
+                self._told = time.perf_counter()
+                self.tell(f"{len(self.screened)} points screened")
         return self.worth(self.screened[point])
 
     def measure(self, point: Point, journaled: bool = True) -> float:

@@ -178,7 +178,7 @@ def forecast_tuning(
     >>> data = deql.datasets.debian().take_users(slice(0, 800)).without_empty()
     >>> ahead = deql.tuning.forecast_tuning(data, {"l2": [3, 30], "dropout": 0.3, "user_power": 0}, search="grid")
     >>> ahead.points, ahead.inverses, ahead.baselines, ahead.fits
-    (2, 2, 4, 2)
+    (2, 2, 3, 2)
     """
     prepared = _prepare(data, space, metric, budget, search, 0, prune, seed, dtype, False, refit)
     with Journal(None, prepared.identity) as log:
