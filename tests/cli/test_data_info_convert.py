@@ -109,7 +109,7 @@ def test_titles_travel_with_the_model(capsys, tmp_path, ratings, movies):
     assert found.titles.tolist() == [["Tea, the Film (1999)"]]
     lists = tmp_path / "lists.csv"
     asked(capsys, "recommend", model, "--histories", ratings, "-k", 1, "-o", lists)
-    assert pl.read_csv(lists).columns == ["user", "rank", "item", "title", "score"]
+    assert pl.read_csv(lists).columns == ["user", "rank", "item", "title", "score", "from_popularity"]
 
 
 def test_a_title_that_two_items_share_needs_the_id(capsys, tmp_path, ratings, movies):

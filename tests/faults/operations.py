@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import deql
 from deql.cli.app import run
 from deql.data.write import write_table
 from deql.errors import DeqlError
+from deql.io.frame_stream import STREAM_ENDINGS
 from deql.io.journal import Journal, read_records
 from deql.linalg.engines.disk import invert_on_disk, working_memory
 from deql.linalg.engines.engine import Problem
@@ -350,16 +352,7 @@ def _commands() -> list[Operation]:
             is_page,
             ("write", "short write", "sync", "rename"),  # drawing takes a second, and opens what matplotlib wants
         ),
-        Operation(
-            "deql recommend",
-            lambda folder: (
-                with_old("lists.csv")(folder),
-                shutil.copy(RELEASED / "ease.deql", folder / "shop.deql"),
-            ),
-            _command("recommend", "shop.deql", "--histories", "data.csv", "-o", "lists.csv"),
-            lambda folder, _: assert_true((folder / "lists.csv").read_text().startswith("user")),
-            IO,
-        ),
+        *(_recommend(with_old, ending) for ending in STREAM_ENDINGS),
         Operation(
             "deql tune",
             with_split,
@@ -407,3 +400,16 @@ def _reload() -> Operation:
 
 if sys.platform != "linux":
     raise ImportError("faults are injected on Linux only")
+
+
+def _recommend(with_old: Callable[[str], Callable[[Path], object]], ending: str) -> Operation:
+    """Lists written as they are made."""
+    name = f"lists{ending}"
+    read = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".ndjson": pl.read_ndjson}[ending]
+    return Operation(
+        f"deql recommend {ending}",
+        lambda folder: (with_old(name)(folder), shutil.copy(RELEASED / "ease.deql", folder / "shop.deql")),
+        _command("recommend", "shop.deql", "--histories", "data.csv", "-o", name),
+        lambda folder, _: assert_true(read(folder / name).columns[0] == "user"),
+        IO,
+    )

@@ -36,6 +36,8 @@ def main() -> None:
     titled = deql.Interactions(data.matrix, data.users, np.arange(10, 16), titles=np.array([*"abcdeé"], object))
     deql.EASE(l2=1.0).fit(data).save(CORPUS / "model/rows.deql", quantized_rows=True)
     deql.EASE(l2=1.0).fit(titled).save(CORPUS / "model/titles.deql")
+    kept = deql.Interactions(data.matrix * 2.5, data.users, data.items, np.arange(data.n_interactions, dtype=float))
+    deql.EASE(l2=1.0).fit(kept, keep_data=True).save(CORPUS / "model/kept.deql")
     times = deql.Interactions(data.matrix, data.users, data.items, np.arange(data.n_interactions, dtype=float))
     deql.split_leave_last(times).save(CORPUS / "split/times.split")
     deql.split_strong(titled, test_users=0.3, validation_users=0.2).save(CORPUS / "split/titles.split")

@@ -51,6 +51,7 @@ def test_models(path, tmp_path):
         ids, scores = loaded.recommend(histories, k=3)
         assert ids.tolist() == said["ids"]
         np.testing.assert_array_equal(scores, said["scores"])
+        assert said.get("data") == (None if loaded.data_ is None else loaded.data_.matrix.toarray().tolist())
         assert said.get("titles") == (None if loaded.titles_ is None else loaded.titles_.tolist())
         if path.stem != "popularity":  # whose score is not made of parts
             parts = loaded.explain(histories[1], ids[1][0])

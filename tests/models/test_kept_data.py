@@ -106,6 +106,13 @@ def test_of_users_with_odd_ids_cannot_be_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_without_some_times_cannot_be_saved(tmp_path):
+    data = replace(DATA, times=np.full(DATA.n_interactions, np.nan))
+    with pytest.raises(ModelFileError, match="only if all their times are finite"):
+        deql.Popularity().fit(data, keep_data=True).save(tmp_path / "model.deql")
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero|invalid value")
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
@@ -117,6 +124,7 @@ def test_of_users_with_odd_ids_cannot_be_saved(tmp_path):
         ("interactions_weights", lambda weights: weights * np.nan, "not all finite"),
         ("interactions_weights", lambda weights: weights.astype(np.int32), "not all finite numbers"),
         ("interactions_times", lambda times: times[1:], "one for each interaction"),
+        ("interactions_times", lambda times: times / 0, "times are not all finite"),
     ],
 )
 def test_that_make_no_sense_are_refused_at_their_first_use(name, change, said, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from deql.errors import ParameterError
+from deql.errors import ParameterError, shorten
 
 __all__ = ["check_range", "check_switch", "check_whole", "chosen_rank"]
 
@@ -47,7 +47,7 @@ def _shown(value: Any) -> str:
     """The value as it is written; numbers of thousands of digits, which Python does not write, by their length."""
     if isinstance(value, int) and abs(value) >= _TOO_LARGE:
         return f"a number of {int(value.bit_length() * 0.30103) + 1:,} digits"
-    return repr(value)
+    return shorten(repr(value), 200)
 
 
 def chosen_rank(rank: int | None, n: int) -> int:

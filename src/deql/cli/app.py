@@ -32,7 +32,7 @@ COMMANDS = {
     "evaluate": "Fit models on a split's training part, or load them, and evaluate them on the users held out.",
     "tune": "Find the best hyper-parameters on validation users, and save the model that has them.",
     "compare": "Fit models on several splits: mean ± sd, one-sided paired tests, Holm's correction.",
-    "recommend": "Recommend items for a history, or for every user of a table.",
+    "recommend": "Recommend items for a history, for users by id, or for every user of a table.",
     "similar": "Items that having ITEM speaks for most.",
     "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
     "serve": "Serve models over HTTP, with a page to look at them. Ctrl-C ends it, SIGHUP reads the files again.",

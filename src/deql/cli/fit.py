@@ -59,6 +59,9 @@ def fit(
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
+    keep_data: Annotated[
+        bool, typer.Option("--keep-data", help="Keep the data in the model file, to recommend by user id.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
     ] = False,
@@ -107,6 +110,8 @@ def fit(
         estimator = tuning.model
     seconds = time.perf_counter() - begin
     estimator.progress = False
+    if keep_data:
+        estimator._kept = interactions
     with kept_until_saved(tiles):
         estimator.save(out)
     kind = type(estimator).__name__

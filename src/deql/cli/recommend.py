@@ -1,22 +1,21 @@
-"""``deql recommend``: the best items for a history, or for every user of a table."""
+"""``deql recommend``: the best items for a history, for known users, or for every user of a table."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import polars as pl
 import typer
 
 from deql.cli.items import find_items, item_rows, parse_history, scored_items
 from deql.cli.options import AsJson, HowMany, MaxUnpacked, ModelFile
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
+from deql.cli.user_ids import as_user_ids, read_user_ids
 from deql.cli.written_files import check_outputs
 from deql.data import Interactions
 from deql.data.read import read_interactions
 from deql.errors import ParameterError
-from deql.io.atomic import write_whole
+from deql.io.frame_stream import STREAM_ENDINGS
 from deql.models import load
 
 __all__ = ["recommend"]
@@ -34,68 +33,114 @@ def recommend(
     candidate: Annotated[list[str] | None, typer.Option(help="Recommend only these; may be repeated.")] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Items of the history may come back.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Unknown items are an error.")] = False,
+    user_id: Annotated[
+        list[str] | None, typer.Option(help="A user of --histories or of the model's own data; may be repeated.")
+    ] = None,
+    users: Annotated[Path | None, typer.Option(help="File with the ids of such users, one on each line.")] = None,
+    all_users: Annotated[bool, typer.Option("--all-users", help="All users of the model's own data.")] = False,
+    reasons: Annotated[int, typer.Option(help="Name so many items of the history for each item.")] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="With --histories: .csv or .parquet to write.")
+        Path | None, typer.Option("--out", "-o", help="For many users: .parquet, .csv or .ndjson to write.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Recommend items for a history, or for every user of a table."""
-    _check_output(out, histories, model_file)
+    """Recommend items for a history, for users by id, or for every user of a table."""
+    of_users = histories is not None or bool(user_id) or users is not None or all_users
+    if history and of_users:
+        raise ParameterError(
+            "give either the items of one history or users (--histories, --user-id, --users, --all-users), not both"
+        )
+    if all_users and (histories is not None or user_id or users is not None):
+        raise ParameterError("--all-users are those of the model's own data: leave out the other users")
+    if user_id and users is not None:
+        raise ParameterError("give users either by --user-id or in the file of --users, not both")
+    _check_output(out, of_users, [histories, users, model_file])
     model = load(model_file)
     options = {
-        "k": k, "exclude_seen": not include_seen, "strict": strict,
+        "k": k, "exclude_seen": not include_seen, "strict": strict, "reasons": reasons,
         "exclude": find_items(model, exclude), "candidates": find_items(model, candidate),
     }  # fmt: skip
-    if histories is None:
+    if not of_users:
         _recommend_one(model, parse_history(model, history or [], strict), options, json)
         return
-    if history:
-        raise ParameterError("give either the items of one history or --histories, not both")
-    data = read_interactions(histories, user=user, item=item, max_unpacked=max_unpacked)
-    found = _recommend_many(model, data, options)
-    if out is not None:
-        write_whole(out, found.write_csv if out.suffix == ".csv" else found.write_parquet)
-        say(f"wrote {len(found):,} rows for {data.n_users:,} users to {out}")
-    elif json:
-        print_json(found.to_dicts())
+    if histories is not None:
+        data = read_interactions(histories, user=user, item=item, max_unpacked=max_unpacked)
     else:
-        print(found.write_csv(), end="")
+        data = _kept_data(model, model_file)
+    ids = None
+    if user_id:
+        ids = as_user_ids(user_id, data.users)
+    elif users is not None:
+        ids = read_user_ids(users, data.users)
+    if out is None and user_id and len(user_id) == 1:
+        _recommend_known(model, data, ids, options, json)
+    else:
+        _recommend_many(model, data, ids, options, out, json)
 
 
-def _check_output(out: Path | None, histories: Path | None, model_file: Path) -> None:
+def _check_output(out: Path | None, of_users: bool, inputs: list[Path | None]) -> None:
     """Whatever is wrong with the file is said before the work."""
     if out is None:
         return
-    if histories is None:
-        raise ParameterError("--out goes with --histories; for one history redirect the output")
-    if out.suffix not in (".csv", ".parquet"):
-        raise ParameterError(f"--out must end in .csv or .parquet, got {out}")
-    check_outputs(out, inputs=[histories, model_file])
+    if not of_users:
+        raise ParameterError(
+            "--out goes with --histories, --users, --user-id or --all-users; for one history redirect the output"
+        )
+    if out.suffix not in STREAM_ENDINGS:
+        raise ParameterError(f"--out must end in .ndjson, .csv or .parquet, got {out}")
+    check_outputs(out, inputs=inputs)
+
+
+def _kept_data(model: Any, model_file: Path) -> Interactions:
+    """The data that the model was fitted on."""
+    data: Interactions | None = model.data_
+    if data is None:
+        raise ParameterError(
+            f"{model_file} does not have its data, and so no users: fit it with --keep-data, or give --histories"
+        )
+    return data
 
 
 def _recommend_one(model: Any, history: list[Any], options: dict[str, Any], json: bool) -> None:
-    found = model.recommend([history], **options)
+    _show_one(model, model.recommend([history], **options), {"history": history}, json)
+
+
+def _recommend_known(model: Any, data: Interactions, ids: Any, options: dict[str, Any], json: bool) -> None:
+    _show_one(model, model.recommend(data, users=ids, **options), {"user": ids[0]}, json)
+
+
+def _show_one(model: Any, found: Any, asked: dict[str, Any], json: bool) -> None:
     from_popularity = bool(found.from_popularity[0])
     if from_popularity:
         say("note: no known item in the history, so this is the popularity order")
     best = scored_items(model, found.ids[0], found.scores[0])
+    if found.reasons is not None:
+        best = [one | {"reason": why} for one, why in zip(best, found.reasons[0], strict=False)]
     if json:
-        print_json({"history": history, "from_popularity": from_popularity, "recommendations": best})
-    else:
-        console().print(rich_table("", *item_rows(best)))
+        print_json({**asked, "from_popularity": from_popularity, "recommendations": best})
+        return
+    columns, rows = item_rows(best)
+    if found.reasons is not None:
+        columns, rows = [*columns, ""], [(*row, one["reason"] or "") for row, one in zip(rows, best, strict=True)]
+    console().print(rich_table("popularity order" if from_popularity else "", columns, rows))
 
 
-def _recommend_many(model: Any, data: Interactions, options: dict[str, Any]) -> pl.DataFrame:
+def _recommend_many(
+    model: Any, data: Interactions, ids: list[Any] | None, options: dict[str, Any], out: Path | None, json: bool
+) -> None:
     """A row for each user and rank; places that stayed empty are left out."""
     model.progress = progress_wanted()
-    found = model.recommend(data, **options)
-    cold = int(found.from_popularity.sum())
+    if out is not None:
+        written = model.write_recommendations(out, data, users=ids, **options)
+        _tell_cold(written.from_popularity, written.users)
+        say(f"wrote {written.rows:,} rows for {written.users:,} users to {out}")
+        return
+    found = model.recommend(data, users=ids, **options)
+    _tell_cold(int(found.from_popularity.sum()), len(found.users))
+    frame = found.to_frame("polars")
+    print_json(frame.to_dicts()) if json else print(frame.write_csv(), end="")
+
+
+def _tell_cold(cold: int, users: int) -> None:
     if cold:
-        say(f"note: {cold:,} of {data.n_users:,} users have no known item and got the popularity order")
-    filled = ~np.isnan(found.scores)
-    rows, ranks = np.nonzero(filled)
-    titles = {} if found.titles is None else {"title": found.titles[filled].tolist()}
-    return pl.DataFrame({
-        "user": data.users[rows].tolist(), "rank": ranks + 1, "item": found.ids[filled].tolist(),
-        **titles, "score": found.scores[filled],
-    })  # fmt: skip
+        say(f"note: {cold:,} of {users:,} users have no known item and got the popularity order")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
+from deql._system.frames import make_frame
 from deql.data.notebook import interactions_html
 from deql.errors import DataError, Setting
 
@@ -25,6 +26,7 @@ __all__ = [
     "ItemId",
     "SparseMatrix",
     "Step",
+    "UserId",
     "as_ids",
     "as_interactions",
     "canonical",
@@ -36,6 +38,9 @@ __all__ = [
 
 ItemId: TypeAlias = Hashable
 """What stands for an item: a whole number or text; any other value that can be a key works until a model is saved."""
+
+UserId: TypeAlias = Hashable
+"""What stands for a user, likewise."""
 
 SparseMatrix: TypeAlias = sparray | spmatrix
 """Any of SciPy's sparse formats."""
@@ -246,6 +251,25 @@ class Interactions:
         compact = csr_array((matrix.data, column[matrix.indices], indptr), shape=(int(users.sum()), int(items.sum())))
         titles = None if self.titles is None else self.titles[items]
         return replace(self, matrix=compact, users=self.users[users], items=self.items[items], titles=titles)
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each interaction: user, item, and what else there is of weight, time and title.
+
+        Parameters
+        ----------
+        kind : {"polars", "pandas", "pyarrow"}, optional
+            Whose frame; polars' if not given.
+
+        Examples
+        --------
+        >>> import deql
+        >>> deql.Interactions.from_pairs(["ann", "bob"], [7, 9]).to_frame("pandas").values.tolist()
+        [['ann', 7], ['bob', 9]]
+        """
+        from deql.data.write import as_frame  # it stands on this module
+
+        frame = as_frame(self)
+        return frame if kind in (None, "polars") else make_frame(frame.to_dict(as_series=False), kind)
 
     def _times_of(self, part: Callable[[csr_array], csr_array]) -> NDArray[np.float64] | None:
         """Times of a part of the matrix: taking the part from a matrix of places says where they stand."""

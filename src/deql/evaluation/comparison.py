@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
 from deql._system.formatting import as_json
+from deql._system.frames import make_frame
 from deql.data import as_interactions
 from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation
@@ -257,6 +258,20 @@ class Comparison:
         """:meth:`to_dict` as text."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
 
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each model and metric: model, metric, mean, deviation, standard_error.
+
+        ``kind`` is polars, pandas or pyarrow; polars if not given.
+        """
+        pairs = [(name, metric) for name in self.names for metric in self.metrics]
+        values = {"mean": self.means, "deviation": self.deviations, "standard_error": self.standard_errors}
+        columns: dict[str, list[Any]] = {
+            "model": [name for name, _ in pairs],
+            "metric": [metric for _, metric in pairs],
+        }
+        columns |= {column: [table[name][metric] for name, metric in pairs] for column, table in values.items()}
+        return make_frame(columns, kind)
+
     def to_markdown(self) -> str:
         """Two tables in Markdown: the values, best ones bold, and the tests."""
         return comparison_markdown(self)
@@ -313,7 +328,7 @@ def compare(
     ----------
     models : list of models, or dict of name to model
         Not fitted, and left as they are. Those that share the inverse are fitted together.
-    data : Interactions, sparse matrix or Split
+    data : Interactions, sparse matrix, frame or Split
         A Split stands as it is, for instance a published one: users are then the pairs of every test.
     splits : int, default 5
         How many splits of the data, with seeds from ``seed`` on.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
+from deql._system.frames import make_frame
 from deql.errors import ParameterError
 from deql.evaluation.notebook import evaluation_html, evaluation_repr
 from deql.evaluation.panels import distribution_panel, history_panel
@@ -107,6 +108,28 @@ class Evaluation:
             means[first : first + several] = values[drawn.astype(np.intp)].reshape(several, -1).mean(axis=1)
         low, high_end = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
         return float(low), float(high_end)
+
+    def to_frame(self, kind: str | None = None, *, per_user: bool = False) -> Any:
+        """A row for each metric: metric, mean, standard_error; or one for each user, with a column for each metric.
+
+        Parameters
+        ----------
+        kind : {"polars", "pandas", "pyarrow"}, optional
+            Whose frame; polars' if not given.
+        per_user : bool, default False
+            Users' values instead of means; metrics of all users together have none.
+
+        Examples
+        --------
+        >>> found = Evaluation({"recall@5": 0.5}, {"recall@5": np.array([0.0, 0.5, 1.0])}, np.array([1, 2, 3]))
+        >>> found.to_frame(per_user=True).rows()
+        [(1, 0.0), (2, 0.5), (3, 1.0)]
+        """
+        if per_user:
+            return make_frame({"user": self.users, **self.per_user}, kind)
+        errors = self.standard_errors
+        columns = {"mean": list(self.means.values()), "standard_error": [errors.get(one) for one in self.means]}
+        return make_frame({"metric": list(self.means), **columns}, kind)
 
     def plot(self, held_out: HeldOut | None = None) -> Figure:
         """How the metrics are spread over users; with ``held_out`` also by the length of their histories.

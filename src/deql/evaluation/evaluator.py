@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,17 +11,19 @@ from typing import TypeAlias, overload
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from deql._system.progress import ProgressCallback, stages
-from deql.data.interactions import masked
+from deql.data import Interactions
+from deql.data.interactions import InteractionsLike, is_frame, masked
 from deql.errors import DataError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.metrics import METRICS, Metric, parse_metric, parse_metrics
 from deql.models.base import Recommender
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import encode_histories
-from deql.split import HeldOut
+from deql.ranking.histories import encode_histories, levels_to_the_caller
+from deql.split import HeldOut, Split
+from deql.split.new_users import hold_out_items
 
 __all__ = [
     "MetricAccumulator",
@@ -40,17 +43,20 @@ _LEAST_USERS, _MOST_USERS = 2**10, 2**16
 Models: TypeAlias = Recommender | Sequence[Recommender] | Mapping[str, Recommender]
 """One model, several, or several by name."""
 
+Target: TypeAlias = HeldOut | InteractionsLike
+"""What is held out, or users of whom something is to be held out."""
+
 
 @overload
-def evaluate(model: Recommender, target: HeldOut, metrics: str | Sequence[str] = ...) -> Evaluation: ...
+def evaluate(model: Recommender, target: Target, metrics: str | Sequence[str] = ...) -> Evaluation: ...
 @overload
 def evaluate(
-    model: Mapping[str, Recommender], target: HeldOut, metrics: str | Sequence[str] = ...
+    model: Mapping[str, Recommender], target: Target, metrics: str | Sequence[str] = ...
 ) -> dict[str, Evaluation]: ...
 @overload
-def evaluate(model: Sequence[Recommender], target: HeldOut, metrics: str | Sequence[str] = ...) -> list[Evaluation]: ...
+def evaluate(model: Sequence[Recommender], target: Target, metrics: str | Sequence[str] = ...) -> list[Evaluation]: ...
 def evaluate(
-    model: Models, target: HeldOut, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")
+    model: Models, target: Target, metrics: str | Sequence[str] = ("recall@20", "ndcg@20")
 ) -> Evaluation | list[Evaluation] | dict[str, Evaluation]:
     """Evaluate one model or several on held-out interactions.
 
@@ -60,9 +66,10 @@ def evaluate(
     Parameters
     ----------
     model : fitted model, list of them, or dict of them by name
-    target : HeldOut
+    target : HeldOut, Interactions, sparse matrix or frame
         ``split.test`` or ``split.validation``. Users with nothing held out are left out and counted.
-        A held-out item that a model does not know counts as missed.
+        A held-out item that a model does not know counts as missed. Of a table of users whom the models have not
+        met, a fifth of each one's items is held out; those with fewer than two are left out.
     metrics : str or sequence of str
         Names of :data:`deql.metrics.METRICS`, each but mse followed by @ and k. docs/metrics.md has the formulas.
 
@@ -90,9 +97,7 @@ def evaluate(
     for one in models:
         one._check_fitted()
     if not isinstance(target, HeldOut):
-        raise ParameterError(
-            f"expected what is held out, such as split.test, got {type(target).__name__}", parameter="target"
-        )
+        target = _new_users(models, target)
     sizes = np.diff(target.held_out.matrix.indptr)
     evaluated = sizes > 0
     if not evaluated.any():
@@ -110,6 +115,26 @@ def evaluate(
     if isinstance(model, Mapping):
         return dict(zip(model, in_order, strict=True))
     return in_order if isinstance(model, Sequence) else in_order[0]
+
+
+def _new_users(models: Sequence[Recommender], data: InteractionsLike) -> HeldOut:
+    """A table of users with a share of their items held out; a warning if the models were fitted on it."""
+    if isinstance(data, Split) or not (isinstance(data, Interactions | np.ndarray) or issparse(data) or is_frame(data)):
+        raise ParameterError(
+            f"expected a table of new users, or what is held out, such as split.test, got {type(data).__name__}",
+            parameter="target",
+        )
+    users = models[0]._with_ids(data)
+    counts = np.bincount(users.matrix.indices, minlength=users.n_items)
+    for model in models:
+        if model.n_users_ == users.n_users and np.array_equal(model.item_counts_, counts):
+            warnings.warn(
+                "these look like the data that the model was fitted on, on which every model does too well: evaluate "
+                "on others, such as deql.split_strong(data).test",
+                stacklevel=levels_to_the_caller(),
+            )
+            break
+    return hold_out_items(users)
 
 
 def check_metrics(models: Iterable[Recommender], metrics: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from deql._system.checks import check_whole
 from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
-from deql.data.interactions import InteractionsLike, ItemId
+from deql.data.interactions import InteractionsLike, ItemId, UserId
 from deql.errors import DataError, ParameterError, UnknownItemError
 from deql.models.bulk import BulkVerbs
 from deql.models.estimator import EXECUTION_PARAMETERS, NOT_SERIALISED
@@ -168,7 +168,7 @@ class Recommender(BulkVerbs):
         candidates: Iterable[ItemId] | None = None,
         strict: bool = False,
         *,
-        users: Iterable[Any] | None = None,
+        users: Iterable[UserId] | None = None,
         reasons: int = 0,
     ) -> Recommendations: ...
     @overload
@@ -182,9 +182,9 @@ class Recommender(BulkVerbs):
         candidates: Iterable[ItemId] | None = None,
         strict: bool = False,
         *,
-        users: Iterable[Any] | None = None,
+        users: Iterable[UserId] | None = None,
         reasons: int = 0,
-    ) -> Any:
+    ) -> Recommendations | IntoFrame:
         """The k best items for each history; nobody needs to have been in the training data.
 
         Parameters

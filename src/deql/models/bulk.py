@@ -18,7 +18,7 @@ from deql._system.frames import frame_kind
 from deql._system.lazy import pl
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
-from deql.data.interactions import ItemId, id_array, is_frame
+from deql.data.interactions import ItemId, UserId, id_array, is_frame
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.io.frame_stream import STREAM_ENDINGS, write_frames
 from deql.models.fitted import FittedModel
@@ -55,7 +55,7 @@ class Written(NamedTuple):
 class BulkVerbs(FittedModel):
     """What a model does for many users at once."""
 
-    def _asked(self, histories: Histories | None, users: Iterable[Any] | None, strict: bool) -> Asked:
+    def _asked(self, histories: Histories | None, users: Iterable[UserId] | None, strict: bool) -> Asked:
         """The rows of histories as given, or of users whose data were kept."""
         self._check_fitted()
         kind = None
@@ -105,7 +105,7 @@ class BulkVerbs(FittedModel):
         histories: Histories | None = None,
         items: Any = None,
         *,
-        users: Iterable[Any] | None = None,
+        users: Iterable[UserId] | None = None,
         strict: bool = False,
     ) -> Any:
         """The scores of items that somebody else has chosen, such as the candidates that a shop wants in order.
@@ -223,7 +223,7 @@ class BulkVerbs(FittedModel):
         candidates: Iterable[ItemId] | None = None,
         strict: bool = False,
         *,
-        users: Iterable[Any] | None = None,
+        users: Iterable[UserId] | None = None,
         reasons: int = 0,
     ) -> Written:
         """Write what :meth:`recommend` gives to a file, a block of users at a time: millions of them in little memory.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.data import Interactions
-from deql.data.interactions import check_compressed, id_array, masked
+from deql.data.interactions import UserId, check_compressed, id_array, masked
 from deql.errors import DataError, ModelFileError, ParameterError, name_some
 from deql.io.container import Arrays, pack_text, unpack_text
 from deql.ranking.histories import levels_to_the_caller
@@ -38,7 +38,11 @@ def pack_interactions(data: Interactions) -> Arrays:
     arrays |= {"interactions_indptr": matrix.indptr, "interactions_indices": matrix.indices}
     if (matrix.data != 1).any():
         arrays["interactions_weights"] = matrix.data
-    return arrays if data.times is None else arrays | {"interactions_times": data.times}
+    if data.times is None:
+        return arrays
+    if not np.isfinite(data.times).all():
+        raise ModelFileError("a model can be saved with its data only if all their times are finite")
+    return arrays | {"interactions_times": data.times}
 
 
 def kept_arrays(arrays: Arrays) -> Arrays | None:
@@ -71,6 +75,8 @@ def unpack_interactions(
             raise ValueError("its weights are not all finite numbers")
         if times is not None and (times.dtype != np.float64 or times.shape != indices.shape):
             raise ValueError("its times are not one for each interaction")
+        if times is not None and not np.isfinite(times).all():
+            raise ValueError("its times are not all finite numbers")
         matrix = csr_array((weights, indices, indptr), shape=(n_users, len(items)))
         check_compressed(matrix)
         if not np.array_equal(np.bincount(indices, minlength=len(items)), item_counts):
@@ -82,7 +88,7 @@ def unpack_interactions(
         raise ModelFileError(f"the data kept with this model are damaged: {error}") from None
 
 
-def pick_users(data: Interactions, users: Iterable[Any], strict: bool) -> tuple[csr_array, NDArray[Any]]:
+def pick_users(data: Interactions, users: Iterable[UserId], strict: bool) -> tuple[csr_array, NDArray[Any]]:
     """The rows of users by id, in the order asked for, and their ids; a user without data has an empty row.
 
     Examples
@@ -94,7 +100,8 @@ def pick_users(data: Interactions, users: Iterable[Any], strict: bool) -> tuple[
     """
     if isinstance(users, str | bytes) or not isinstance(users, Iterable):
         raise ParameterError(f"users must be a list of user ids, got {users!r}", parameter="users")
-    asked = id_array(list(users))
+    given: list[Any] = list(users)
+    asked = id_array(given)
     try:
         rows = np.array([data.user_index.get(user, -1) for user in asked.tolist()], np.int64)
     except TypeError:

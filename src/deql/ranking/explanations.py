@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from deql._system.frames import make_frame
 from deql.plotting.drawing import Labels
 from deql.plotting.figures import figure
 from deql.plotting.item_plots import contributions, neighbourhood
@@ -87,6 +88,15 @@ class Explanation(Sequence[Contribution]):
         labels = Labels("explanation", f"Why {name}: score {self.score:.4f}", "adds to the score")
         return figure([contributions.panel(labels, explanation_rows(self))], width=6.5)
 
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each part, largest in size first: item, title if there are any, value; with ``rest``, the score.
+
+        ``kind`` is polars, pandas or pyarrow; polars if not given.
+        """
+        items = [part.item for part in self]
+        titles = {} if self.titles is None else {"title": [self.titles[item] for item in items]}
+        return make_frame({"item": items, **titles, "value": [part.value for part in self]}, kind)
+
 
 class Edge(NamedTuple):
     """That having ``source`` adds ``weight`` to the score of ``target``."""
@@ -121,6 +131,14 @@ class Neighbourhood:
     items: tuple[Any, ...]
     weights: NDArray[np.float64]
     titles: dict[Any, str] | None = None
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """A row for each of the :meth:`edges`: source, target, weight.
+
+        ``kind`` is polars, pandas or pyarrow; polars if not given.
+        """
+        edges = self.edges()
+        return make_frame({name: [getattr(edge, name) for edge in edges] for name in Edge._fields}, kind)
 
     def edges(self, between: int | None = None) -> list[Edge]:
         """All edges that are not zero, those of the item in the middle first, each kind by size.

@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, ParameterError, Setting
 from deql.split.parts import HeldOut, Split
 
@@ -38,7 +39,7 @@ _AT_A_TIME = 2**20
 
 
 def split_strong(
-    data: Interactions,
+    data: InteractionsLike,
     test_users: float = 0.1,
     validation_users: float = 0.1,
     held_out: float = 0.2,
@@ -51,7 +52,7 @@ def split_strong(
 
     Parameters
     ----------
-    data : Interactions
+    data : Interactions, sparse matrix or frame
     test_users, validation_users : float, default 0.1
         Shares of the users. With ``validation_users=0`` there is no validation part.
     held_out : float, default 0.2
@@ -144,7 +145,7 @@ def hold_out_users(data: Interactions, seed: int) -> tuple[Interactions, HeldOut
     return split.train, split.test
 
 
-def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.1, seed: int = 0) -> Split:
+def split_weak(data: InteractionsLike, held_out: float = 0.2, validation: float = 0.1, seed: int = 0) -> Split:
     """Weak generalisation: every user is in the training data, and some interactions of each are held out.
 
     The test is evaluated with everything else of the user in sight, validation's interactions included;
@@ -152,7 +153,7 @@ def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.
 
     Parameters
     ----------
-    data : Interactions
+    data : Interactions, sparse matrix or frame
     held_out : float, default 0.2
         Share of each user's interactions to be found in the test, at least one and not all.
     validation : float, default 0.1
@@ -190,7 +191,7 @@ def split_weak(data: Interactions, held_out: float = 0.2, validation: float = 0.
     return _within_users(data, in_test, in_validation, "weak", seed, parameters)
 
 
-def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> Split:
+def split_leave_last(data: InteractionsLike, test: int = 1, validation: int = 1) -> Split:
     """Leave-last: each user's latest interactions are to be found, from the earlier ones.
 
     Of two interactions at the same time, the one with the later item (in the order of ``data.items``)
@@ -198,8 +199,8 @@ def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> 
 
     Parameters
     ----------
-    data : Interactions
-        With times.
+    data : Interactions or frame
+        With times; of a frame the column is found by common names.
     test, validation : int, default 1
         How many of each user's interactions: the last are the test, those before them validation. With
         ``validation=0`` there is no validation part.
@@ -221,6 +222,7 @@ def split_leave_last(data: Interactions, test: int = 1, validation: int = 1) -> 
     """
     check_whole("test", test)
     check_whole("validation", validation, least=0)
+    data = as_interactions(data, time=True)
     if data.times is None:
         raise DataError(
             "leave-last needs to know when things happened: say ", Setting("time"), " with that column when reading"

@@ -74,7 +74,7 @@ def tune(
 
     Parameters
     ----------
-    data : Split, Interactions or sparse matrix
+    data : Split, Interactions, sparse matrix or frame
         A split's validation part decides. Where it has none, a tenth of each user's training interactions is held
         out for that; of data that are not split, a tenth of the users.
     space : str, dict or Space

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deql._system.frames import make_frame
 from deql._system.tables import text_table
 from deql.errors import ParameterError
 from deql.evaluation.comparison import LEVEL, is_tied
@@ -236,6 +237,10 @@ class Tuning:
             "journal": None if self.journal is None else str(self.journal),
             "baselines": self.baselines, "baseline_inverses": self.baseline_inverses,
         }  # fmt: skip
+
+    def to_frame(self, kind: str | None = None) -> Any:
+        """The leaderboard as a frame; ``kind`` is polars, pandas or pyarrow, polars if not given."""
+        return self.table if kind in (None, "polars") else make_frame(self.table.to_dict(as_series=False), kind)
 
     def __str__(self) -> str:
         grid = leaderboard_grid(self)

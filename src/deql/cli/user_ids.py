@@ -1,0 +1,87 @@
+"""Ids of users as people type them, or have them in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from numpy.typing import NDArray
+
+from deql.data.readers.columns import find_known
+from deql.data.readers.frames import unreadable
+from deql.errors import DataError, name_some
+
+__all__ = ["as_user_ids", "read_user_ids"]
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+def as_user_ids(texts: Iterable[Any], known: NDArray[Any]) -> list[Any]:
+    """Ids as the data have them: whole numbers where those are, text where not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_user_ids(["7", "ann"], np.array([7, 9])), as_user_ids(["7", 8], np.array(["7"], object))
+    ([7, 'ann'], ['7', '8'])
+    """
+    if known.dtype == object:
+        return [str(text) for text in texts]
+    return [_number(text) for text in texts]
+
+
+def read_user_ids(path: Path, known: NDArray[Any]) -> list[Any]:
+    """A file's ids: one on each line, or the column of users of a .csv, .tsv or .parquet table.
+
+    A first line that is the name of such a column, and no user's, is not an id.
+
+    Parameters
+    ----------
+    path : Path
+    known : ndarray
+        The users of the data, whose kind of ids is meant.
+    """
+    if not path.is_file():
+        raise DataError(f"there is no file {path} with the ids of users")
+    if path.suffix == ".parquet":
+        try:
+            frame = pl.read_parquet(path)
+        except unreadable() as error:
+            raise DataError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        place = _user_column(path, frame.columns)
+        return as_user_ids(frame.to_series(place).drop_nulls().to_list(), known)
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not text in UTF-8: save the ids of users as such, one on each line") from None
+    if path.suffix in _DELIMITERS and text.strip():
+        try:
+            table = pl.read_csv(
+                text.encode(), separator=_DELIMITERS[path.suffix], has_header=False, infer_schema=False
+            )  # fmt: skip
+        except pl.exceptions.PolarsError as error:
+            raise DataError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}") from None
+        place = _user_column(path, [cell or "" for cell in table.row(0)])
+        lines = [cell or "" for cell in table.to_series(place).to_list()]
+    else:
+        lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line]
+    if lines and find_known(lines[:1], "user") is not None and lines[0] not in set(known[:10_000].tolist()):
+        del lines[0]
+    return as_user_ids(lines, known)
+
+
+def _user_column(path: Path, names: list[str]) -> int:
+    found = 0 if len(names) == 1 else find_known(names, "user")
+    if found is None:
+        raise DataError(f"{path} has no column that looks like the users': leave one column of {name_some(names, 12)}")
+    return found
+
+
+def _number(text: Any) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return text
