@@ -89,13 +89,11 @@ class Explanation(Sequence[Contribution]):
         return figure([contributions.panel(labels, explanation_rows(self))], width=6.5)
 
     def to_frame(self, kind: str | None = None) -> Any:
-        """A row for each part, largest in size first: item, title if there are any, value; with ``rest``, the score.
+        """A row for each part, largest in size first: item and value. They and ``rest`` add up to ``score``.
 
         ``kind`` is polars, pandas or pyarrow; polars if not given.
         """
-        items = [part.item for part in self]
-        titles = {} if self.titles is None else {"title": [self.titles[item] for item in items]}
-        return make_frame({"item": items, **titles, "value": [part.value for part in self]}, kind)
+        return make_frame({"item": [part.item for part in self], "value": [part.value for part in self]}, kind)
 
 
 class Edge(NamedTuple):
