@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,3 +114,12 @@ def test_the_edges_of_a_neighbourhood(model):
 def test_a_neighbourhood_without_weights(toy):
     near = Popularity().fit(toy).neighbours("tea")
     assert (near.items, near.weights.tolist(), near.edges()) == (("tea",), [[0.0]], [])
+
+
+def test_titles_go_with_the_items(toy):
+    data = replace(toy, titles=np.array([f"The {item}" for item in toy.items], dtype=object))
+    model = EASE(1.0).fit(data)
+    why = model.explain(["egg", "tea"], "jam", k=1)
+    assert why.titles == {"jam": "The jam", "tea": "The tea"}
+    assert model.neighbours("jam", k=1).titles == {"jam": "The jam", "tea": "The tea"}
+    assert EASE(1.0).fit(toy).explain(["egg"], "jam").titles is None

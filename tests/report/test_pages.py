@@ -12,16 +12,17 @@ import deql
 from deql import EASE, DeqlError, Interactions, Popularity
 from deql.evaluation.comparison import compare
 from deql.evaluation.model_groups import fit_and_evaluate, parameters
+from deql.evaluation.panels import group_lengths
 from deql.plotting import plots
 from deql.plotting.plots import Labels
 from deql.report import page
 from deql.report.comparison_page import comparison_page
-from deql.report.evaluation_page import curve_metrics, evaluation_page, group_lengths
+from deql.report.evaluation_page import curve_metrics, evaluation_page
 
 pytest.importorskip("matplotlib", reason="reports need matplotlib")
 
 NASTY = '<img src=x onerror="alert(1)"> $a_b$ & \'é漢\' id="x" url(#y)'
-VOID = {"meta", "br", "img", "link", "input", "hr"}
+VOID = {"meta", "br", "img", "link", "input", "hr", "wbr"}
 
 
 class Outline(HTMLParser):
@@ -194,6 +195,31 @@ def test_a_difference_far_off_is_written_at_the_edge():
 def test_a_one_is_not_a_yes():
     (_, cells), *_ = page.parameter_grid({"a model": {"rank": 1, "zero_diagonal": True, "l2": 0.5, "xi": None}}).rows
     assert [cell.text for cell in cells] == ["1", "yes", "0.5", "–"]
+
+
+def test_short_names_tell_models_apart():
+    ease, deql_2 = {"l2": 9.0}, {"l2": 10.0, "b": 2.0, "zero_diagonal": True}
+    named = {"EASE l2=9": ease, "EASE l2=9 (2)": ease, "DEQL l2=10 b=2 zero_diagonal": deql_2, "my EASE l2=9": ease}
+    assert list(page.short_names(named).values()) == ["EASE", "EASE (2)", "DEQL", "my EASE l2=9"]
+    twice = {"EASE l2=9": ease, "EASE": ease, "DEQL b=2": deql_2, "DEQL b=3": deql_2}
+    assert list(page.short_names(twice).values()) == ["EASE l2=9", "EASE", "DEQL b=2", "DEQL b=3"]
+    given = {"EASE": {}, "EASE l2=9": ease, "EASE l2=9 other": ease}
+    assert list(page.short_names(given)) == list(page.short_names(given).values())
+
+
+def test_a_comparison_has_short_names_and_no_equal_columns(data):
+    models = [EASE(5.0), deql.DLAE(l2=3.0, dropout=0.5), Popularity()]
+    found = compare(models, data, splits=2, metrics=["recall@5"], baseline="EASE l2=5")
+    text = comparison_page("Comparison", {}, found)
+    words = Outline(text).texts
+    assert "EASE l2=5" not in " ".join(words)
+    assert "better than the baseline EASE" in text
+    header = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', text)
+    assert "dtype" not in header
+    assert "l2" in header
+    told = " ".join(words)
+    assert "The same for all that have it: user_power 0, popularity_power 0, engine auto, dtype float32" in told
+    assert "dropped" not in header
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])

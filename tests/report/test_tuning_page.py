@@ -1,5 +1,6 @@
 """The page of a search: rows and captions worked out by hand, and a page that is whole in every case."""
 
+import dataclasses
 import math
 import re
 from functools import cache
@@ -13,10 +14,12 @@ import deql
 from deql import Interactions
 from deql.plotting import plots
 from deql.plotting.plots import Labels
+from deql.report.point_leaderboard import point_leaderboard
 from deql.report.tuning_page import rank_correlation, tuning_page
 from deql.tuning.space import Space
 from tests.report.test_pages import NASTY, Outline
 from tests.tuning.made import BETWEEN, GRID, made, row
+from tests.tuning.test_importance import BASELINES
 
 
 def captions(text):
@@ -101,13 +104,66 @@ def test_what_the_page_says():
 
 def test_each_metrics_best_b_is_marked_in_its_own_figure():
     text = write("grid")
+    text = text[text.index("What b does") :]
     titles = re.findall(r"<title id[^>]*>(.*?)</title>", text)
     assert titles[:2] == ["recall@20 by b; best at b = 0.5", "ndcg@20 by b; best at b = 1"]
     drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     for drawing, label in zip(drawings, ("b = 0.5", "b = 1"), strict=False):
         assert f">{label}</text>" in drawing
         assert "b = a</text>" in drawing
-    assert "xi = 0.1 and no b" in captions(write("xi"))[0]
+    assert any("xi = 0.1 and no b" in caption for caption in captions(write("xi")))
+
+
+def test_what_mattered_comes_first_in_order():
+    text = tuning_page("Tuning", {}, made(GRID, baselines=BASELINES))
+    assert (
+        text.index("What mattered") < text.index("Leaderboard") < text.index("What b does") < text.index("The search")
+    )
+    words = " ".join(Outline(text).texts)
+    assert "In order: l2 (0.0300), then b (0.0300), then dropout (0.0100)." in words
+    drawings = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)[:3]
+    assert [re.search("<title[^>]*>(.*?)</title>", one)[1].split()[0] for one in drawings] == ["l2", "b", "dropout"]
+    for drawing in drawings:
+        assert ">EASE 0.3500</text>" in drawing
+        assert ">popularity 0.0500 ↓</text>" in drawing
+    assert "What mattered" not in write("single")
+    assert "a value that it left early" not in words
+    assert "a value that it left early" in tuning_page("Tuning", {}, made(GRID, points=108))
+
+
+def test_the_winner_can_be_pasted():
+    tuning = CASES["grid"]()
+    assert f"<pre><code>{tuning.spec}</code></pre>" in write("grid")
+
+
+def test_the_leaderboard_has_a_row_for_each_point_and_folds_the_other_rules():
+    text = tuning_page("Tuning", {}, made(GRID, baselines=BASELINES))
+    board = text[text.index("<h2>Leaderboard") : text.index("<h2>What b does")]
+    outer = re.sub(r"<details>.*?</details>", "", board, flags=re.DOTALL)
+    assert re.findall(r'<th scope="row">(.*?)</th>', outer) == ["1", "2", "3", "4", "5", "EASE", "popularity"]
+    assert board.count("<details>") == 1
+    assert "1 more rule</summary>" in board
+    assert "All 5 points of 6 models, each with its best rule; these have user_power 0, popularity_power 0" in board
+    assert "xi" not in board
+
+
+def test_the_winner_stands_for_its_point():
+    simpler = row(l2=10.0, dropout=0.2, b=0.0, value=0.3499, recall=0.1)
+    tuning = made([GRID[0], simpler, GRID[2]])
+    tuning = dataclasses.replace(tuning, best=tuning.table.row(1, named=True))
+    grid, others = point_leaderboard(tuning)
+    assert [cell.text for cell in grid.rows[0][1]] == ["0.3499", "0.1000", "10", "0"]
+    assert "0.3500" in others[0]
+
+
+def test_every_line_of_the_key_is_drawn():
+    # Dropout 0.7 was screened with another user_power than the winner's, so it has no line.
+    looks = [
+        one[:-1] for one in [*GRID, row(l2=3.0, dropout=0.7, user_power=0.8), row(l2=9.0, dropout=0.7, user_power=0.8)]
+    ]
+    text = tuning_page("Tuning", {}, made(GRID, looks=looks))
+    key = re.search(r'aria-label="Lines">(.*?)</ul>', text, flags=re.DOTALL)[1]
+    assert re.findall(r"dropout ([\d.]+)", key) == ["0.2", "0.8"]
 
 
 def test_a_figure_for_each_user_power_on_one_scale():
@@ -172,6 +228,6 @@ def test_a_page_of_a_real_search():
     found = deql.tune(split, {"l2": [1, 10], "dropout": [0, 0.5], "user_power": [0, 0.5], "xi": [0.1]})
     text = tuning_page("Tuning", {"Split": split.describe()}, found)
     assert f"{found.table.height:,} models on 8 inverses" in text
-    assert text.count("<figure>") == 4
+    assert text.count("<figure>") == 9  # five parameters, two metrics by b, two user_powers
     assert found.sentence in " ".join(Outline(text).texts)
     assert str(found).startswith("Best 10 of")

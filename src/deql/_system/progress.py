@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from deql._system.compiling import announce_compiling
+from deql._system.notebook_progress import ProgressCallback, in_notebook, notebook_stages
 
 __all__ = ["ProgressCallback", "Stage", "stages"]
 
-ProgressCallback = Callable[[int, int], None]
 Stage = Callable[[str], ProgressCallback | None]
 
 
@@ -33,6 +33,10 @@ def stages(show: bool) -> Iterator[Stage]:
         yield lambda _label: None
         return
     announce_compiling(lambda text: print(f"deql: {text}", file=sys.stderr))
+    if in_notebook():
+        with notebook_stages() as stage:
+            yield stage
+        return
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = [
-    "Cell", "Grid", "counted", "latex_escape", "latex_table", "markdown_escape", "markdown_table", "number", "p_value",
-    "text_table", "value_cell",
+    "Cell", "Grid", "counted", "latex_escape", "latex_table", "markdown_escape", "markdown_table", "number", "one_line",
+    "p_value", "text_table", "value_cell",
 ]  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def text_table(grid: Grid) -> str:
     def shown(cell: Cell, width: int) -> str:
         return f"{cell} {marks(cell):<{width}}" if width else str(cell)
 
-    rows = [[*map(_one_line, names), *map(shown, cells, widths)] for names, cells in grid.rows]
+    rows = [[*map(one_line, names), *map(shown, cells, widths)] for names, cells in grid.rows]
     return _lay_out([grid.header, *rows], grid.alignment, ("", "  ", ""), rule=("", "─", "──", ""))
 
 
@@ -194,7 +194,7 @@ def latex_escape(text: str) -> str:
     >>> print(latex_escape("50% of a_b"))
     50\\% of a\\_b
     """
-    return "".join(_LATEX.get(sign, sign) for sign in _one_line(text))
+    return "".join(_LATEX.get(sign, sign) for sign in one_line(text))
 
 
 def markdown_escape(text: str) -> str:
@@ -205,10 +205,16 @@ def markdown_escape(text: str) -> str:
     >>> print(markdown_escape("<b> a|b"))
     &lt;b> a\\|b
     """
-    text = "".join("\\" + sign if sign in "\\`*_|[]" else sign for sign in _one_line(text))
+    text = "".join("\\" + sign if sign in "\\`*_|[]" else sign for sign in one_line(text))
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _one_line(text: str) -> str:
-    """No line breaks or other control characters, which a cell cannot hold."""
+def one_line(text: str) -> str:
+    """Text without line breaks and other control characters, which a cell cannot hold.
+
+    Examples
+    --------
+    >>> one_line("two\\nlines")
+    'two lines'
+    """
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from deql._system.frames import make_frame
+from deql.data.notebook import interactions_html
 from deql.errors import DataError, Setting
 
 if TYPE_CHECKING:
@@ -280,6 +281,9 @@ class Interactions:
 
     def __repr__(self) -> str:
         return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions)"
+
+    def _repr_html_(self) -> str:
+        return interactions_html(self)
 
 
 def masked(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import permutations
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,18 @@ from deql.errors import ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics
 from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, name_models, parameters
+from deql.evaluation.notebook import comparison_html, comparison_repr
+from deql.evaluation.panels import difference_panel, value_panel
 from deql.evaluation.result_tables import comparison_latex, comparison_markdown, comparison_text
 from deql.evaluation.significance import holm, paired_t, standard_error, wilcoxon
 from deql.metrics import as_names, lower_is_better
 from deql.models.base import Recommender
+from deql.plotting.figures import figure
 from deql.split import TIMED, Split, make_splits
 from deql.split.parts import SplitOrInteractions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["LEVEL", "Comparison", "PairedTest", "compare", "is_tied"]
 
@@ -92,6 +98,11 @@ class PairedTest:
     def significant(self) -> bool:
         """Whether the corrected t-test rejects the null hypothesis at 5 %, and there is a difference to be seen."""
         return self.t_holm < LEVEL and not self.tied
+
+    def __repr__(self) -> str:
+        difference = f"{self.difference:+.4f}" + " (tied)" * self.tied
+        asked = f"{self.metric} of {self.better} over {self.other}: {difference}"
+        return f"PairedTest({asked} on {self.pairs:,} {self.over}, p = {self.t:.2g}, {self.t_holm:.2g} after Holm)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +282,14 @@ class Comparison:
 
     def __str__(self) -> str:
         return comparison_text(self)
+
+    def plot(self) -> Figure:
+        """Values of each model, and their differences, for each metric. Needs matplotlib (extra ``report``)."""
+        panels = (make(self, metric) for metric in self.metrics for make in (value_panel, difference_panel))
+        return figure([panel for panel, _ in panels])
+
+    __repr__ = comparison_repr
+    _repr_html_ = comparison_html
 
     def _oriented(self, metric: str, over: Over) -> NDArray[np.float64]:
         """Pairs × models, signed so that more is better; no rows where users have no values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 from deql._system.checks import check_whole
 from deql._system.frames import make_frame
 from deql.errors import ParameterError
+from deql.evaluation.notebook import evaluation_html, evaluation_repr
+from deql.evaluation.panels import distribution_panel, history_panel
+from deql.plotting.figures import figure
+from deql.split import HeldOut
 from deql.split.protocols import check_share
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Evaluation"]
 
+_PLOTTED = 4
 _DRAWS_AT_ONCE = 2**20
 
 
@@ -122,6 +130,37 @@ class Evaluation:
         errors = self.standard_errors
         columns = {"mean": list(self.means.values()), "standard_error": [errors.get(one) for one in self.means]}
         return make_frame({"metric": list(self.means), **columns}, kind)
+
+    def plot(self, held_out: HeldOut | None = None) -> Figure:
+        """How the metrics are spread over users; with ``held_out`` also by the length of their histories.
+
+        Parameters
+        ----------
+        held_out : HeldOut, optional
+            What the model was evaluated on, such as ``split.test``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Of the first four metrics that have values for users. Needs matplotlib (extra ``report``).
+
+        Examples
+        --------
+        >>> found = Evaluation({"recall@5": 0.5}, {"recall@5": np.array([0.0, 0.5, 1.0])}, np.array([1, 2, 3]))
+        >>> len(found.plot().axes)
+        1
+        """
+        if not self.per_user:
+            raise ParameterError(f"{', '.join(self.means)} are of all users together: there is nothing to spread")
+        panels = []
+        for metric in list(self.per_user)[:_PLOTTED]:
+            panels.append(distribution_panel(self, metric))
+            if held_out is not None:
+                panels.append(history_panel({"": self}, metric, held_out)[0])
+        return figure(panels)
+
+    __repr__ = evaluation_repr
+    _repr_html_ = evaluation_html
 
     def __str__(self) -> str:
         errors = self.standard_errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
@@ -18,11 +19,13 @@ from deql.data.interactions import InteractionsLike, ItemId, UserId
 from deql.errors import DataError
 from deql.models.bulk import BulkVerbs
 from deql.models.estimator import EXECUTION_PARAMETERS, NOT_SERIALISED
+from deql.models.notebook import model_html
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import Histories, History, Recommendations, SimilarItems, encode_history
 from deql.ranking.item_lookup import known_column
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from narwhals.typing import IntoFrame
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
@@ -102,6 +105,12 @@ class Recommender(BulkVerbs):
         return type(self).__name__
 
     __repr__ = short_repr
+
+    def _repr_html_(self) -> str:
+        fields = sorted(dataclasses.fields(self), key=lambda field: bool(field.kw_only))
+        shown = {field.name: (getattr(self, field.name), field.default) for field in fields}
+        fitted = (self.n_users_, len(self.items_), *self._state()) if hasattr(self, "items_") else None
+        return model_html(self._display_name, shown, fitted)
 
     def fit(self, data: InteractionsLike, y: None = None, *, keep_data: bool = False) -> Self:
         """Learn from interactions.
@@ -320,7 +329,8 @@ class Recommender(BulkVerbs):
             for name, value in zip(self.items_[columns[shown]].tolist(), values[shown], strict=True)
         )
         # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
-        return Explanation(self.items_[[target]].tolist()[0], float(score), parts, float(score - values[shown].sum()))
+        rest, titles = float(score - values[shown].sum()), self._titles_by_id([target, *columns[shown]])
+        return Explanation(self.items_[[target]].tolist()[0], float(score), parts, rest, titles)
 
     def neighbours(self, item: ItemId, k: int = 10) -> Neighbourhood:
         """The items that ``item`` has most to do with, and all weights among them: a small directed graph.
@@ -355,7 +365,18 @@ class Recommender(BulkVerbs):
         order = np.argsort(-size, kind="stable")[:k]
         columns = np.concatenate([[middle], others[order[size[order] > 0]]]).astype(np.int32)
         among = self._weights_at(np.repeat(columns, len(columns)), np.tile(columns, len(columns)))
-        return Neighbourhood(tuple(self.items_[columns].tolist()), among.reshape(len(columns), -1))
+        names = tuple(self.items_[columns].tolist())
+        return Neighbourhood(names, among.reshape(len(columns), -1), self._titles_by_id(columns))
+
+    def plot_neighbours(self, item: ItemId, k: int = 10) -> Figure:
+        """:meth:`neighbours` as a matplotlib figure."""
+        return self.neighbours(item, k).plot()
+
+    def _titles_by_id(self, columns: Sequence[int] | NDArray[np.int32]) -> dict[Any, str] | None:
+        """Titles by item id."""
+        if self.titles_ is None:
+            return None
+        return dict(zip(self.items_[columns].tolist(), self.titles_[columns].tolist(), strict=True))
 
     def _column(self, item: ItemId) -> int:
         return known_column(item, self._item_index, self.items_, self._title_index)

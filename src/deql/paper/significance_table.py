@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from deql._system.tables import Cell, Grid, number, p_value
 from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import fit_and_evaluate
+from deql.evaluation.panels import mean_interval
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
 from deql.paper.measurement_log import MeasurementLog, hyper_parameters
@@ -25,7 +26,6 @@ from deql.paper.table_request import MetricRow, TableRequest, metric_grid
 from deql.plotting import plots
 from deql.plotting.plots import Labels
 from deql.report import page
-from deql.report.comparison_page import mean_interval
 from deql.split import Split
 
 __all__ = ["SEEDS", "significance"]

@@ -1,6 +1,6 @@
-"""What every plot stands on: a figure as an SVG fragment, its colours, and what axes have in common.
+"""What every plot stands on: a panel that becomes an SVG fragment or axes, its colours, and what axes have in common.
 
-Figures are drawn in stand-in colours, which then become CSS variables of the page (``--ink``, ``--grid``,
+For pages panels are drawn in stand-in colours, which then become CSS variables of the page (``--ink``, ``--grid``,
 ``--c0`` …), so that one drawing is right on light and on dark paper. They are narrow, because text in an
 SVG shrinks with it and must be read on a phone.
 """
@@ -11,35 +11,50 @@ import functools
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, cast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    "COLOURS", "GRID", "INK", "MARKERS", "Labels", "colour_of", "curve", "log_axis", "log_range",
-    "mark", "marker_of", "name_rows", "plot", "round_ticks",
+    "COLOURS", "DARK", "HEIGHT", "LIGHT", "MARKERS", "WIDTH", "Labels", "Palette", "Panel", "Plot", "colour_of",
+    "curve", "drawn_in", "ink", "log_axis", "log_range", "mark", "marker_of", "name_rows", "on_paper", "round_ticks",
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours of text and lines, of what they stand on, of the grid, and of things that are told apart."""
+
+    ink: str
+    paper: str
+    grid: str
+    colours: tuple[str, ...]
+
 
 COLOURS = 8
 MARKERS = "osD^vPX*"
-INK, GRID = "#0a0b0c", "#0a0b0d"
-_COLOUR = [f"#0a0c0{place}" for place in range(COLOURS)]
-_VARIABLES = {INK: "ink", GRID: "grid"} | {colour: f"c{place}" for place, colour in enumerate(_COLOUR)}
-_WIDTH, _HEIGHT = 4.0, 3.0
+LIGHT = Palette(
+    "#1c2128", "#ffffff", "#ccd2da",
+    ("#1f6fc9", "#c4500c", "#2b8a3e", "#a02bb0", "#c92a5b", "#0c8599", "#846a00", "#5c5f66"),
+)  # fmt: skip
+DARK = Palette(
+    "#e6e9ee", "#14171c", "#424a55",
+    ("#6cb2ff", "#ff9d5c", "#69db7c", "#e599f7", "#ff8fab", "#66d9e8", "#ffe066", "#ced4da"),
+)  # fmt: skip
+_STAND_INS = Palette("#0a0b0c", "#0a0b0e", "#0a0b0d", tuple(f"#0a0c0{place}" for place in range(COLOURS)))
+_VARIABLES = {_STAND_INS.ink: "ink", _STAND_INS.paper: "card", _STAND_INS.grid: "grid"}
+_VARIABLES |= {colour: f"c{place}" for place, colour in enumerate(_STAND_INS.colours)}
+_palette: ContextVar[Palette] = ContextVar("palette", default=_STAND_INS)
+WIDTH, HEIGHT = 4.0, 3.0
 _MOST_TICKS = 8
-_LOOK: dict[Any, Any] = {
-    "svg.fonttype": "none", "font.size": 10, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.edgecolor": GRID, "axes.labelcolor": INK, "text.color": INK,
-    "xtick.color": INK, "ytick.color": INK, "xtick.labelsize": 9, "ytick.labelsize": 9, "grid.color": GRID,
-    "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "axes.xmargin": 0.02,
-    "xtick.major.size": 0, "ytick.major.size": 0, "text.parse_math": False, "axes.formatter.useoffset": False,
-}  # fmt: skip
 
 P = ParamSpec("P")
 
@@ -64,9 +79,40 @@ class Labels:
     y: str = ""
 
 
+@contextmanager
+def drawn_in(palette: Palette) -> Iterator[None]:
+    """What is drawn meanwhile has these colours, and the look that all plots share."""
+    import matplotlib
+
+    ink, grid = palette.ink, palette.grid
+    look: dict[Any, Any] = {
+        "svg.fonttype": "none", "font.size": 10, "axes.spines.top": False,
+        "axes.spines.right": False, "axes.edgecolor": grid, "axes.labelcolor": ink, "text.color": ink,
+        "axes.titlecolor": ink, "xtick.color": ink, "ytick.color": ink, "xtick.labelsize": 9, "ytick.labelsize": 9,
+        "grid.color": grid, "axes.grid": True, "axes.axisbelow": True, "grid.linewidth": 0.6, "axes.xmargin": 0.02,
+        "xtick.major.size": 0, "ytick.major.size": 0, "text.parse_math": False, "axes.formatter.useoffset": False,
+    }  # fmt: skip
+    before = _palette.set(palette)
+    try:
+        with matplotlib.rc_context(look):
+            yield
+    finally:
+        _palette.reset(before)
+
+
+def ink() -> str:
+    """The colour of text and thin lines."""
+    return _palette.get().ink
+
+
+def on_paper(pad: float = 1.0) -> dict[str, Any]:
+    """The box of a label that grid lines do not run through."""
+    return {"facecolor": _palette.get().paper, "edgecolor": "none", "pad": pad, "alpha": 0.85}
+
+
 def colour_of(row: int) -> str:
-    """The stand-in for a row's colour; after the last it begins anew."""
-    return _COLOUR[row % COLOURS]
+    """A row's colour; after the last it begins anew."""
+    return _palette.get().colours[row % COLOURS]
 
 
 def marker_of(row: int) -> str:
@@ -82,7 +128,7 @@ def name_rows(axes: Axes, labels: Sequence[str], height: float = 0.52) -> None:
     axes.spines["left"].set_visible(False)
     for row, label in enumerate(labels):
         short = label if len(label) <= 44 else label[:43] + "…"
-        axes.text(0, row - 0.17, short, transform=axes.get_yaxis_transform(), va="bottom")
+        axes.text(0, row - 0.19, short, transform=axes.get_yaxis_transform(), va="bottom", bbox=on_paper())
     axes.margins(x=0.08)
     axes.locator_params(axis="x", nbins=5)
 
@@ -99,13 +145,14 @@ def curve(axes: Axes, row: int, x: Any, y: Any, marker: bool, **style: Any) -> N
 
 def mark(axes: Axes, x: float, y: float, label: str, below: bool = False) -> None:
     """A star in ink, labelled above or below, on the side where there is room."""
-    axes.plot([x], [y], "*", color=INK, markersize=10, zorder=5)
+    axes.plot([x], [y], "*", color=ink(), markersize=10, zorder=5)
     axes.get_xlim()  # brings the limits up to date, which the transforms take as they are
     across = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[0]
     offset, side = (6, "left") if across <= 0.5 else (-6, "right")
     axes.annotate(
-        label, (x, y), (offset, -15 if below else 6), textcoords="offset points", fontweight="bold", ha=side, zorder=5
-    )
+        label, (x, y), (offset, -15 if below else 6), textcoords="offset points", fontweight="bold", ha=side, zorder=5,
+        bbox=on_paper(),
+    )  # fmt: skip
 
 
 def log_axis(axes: Axes, values: Sequence[float]) -> dict[float, float]:
@@ -165,29 +212,52 @@ def log_range(values: Sequence[float]) -> tuple[float, float]:
     return low / missing, high * missing
 
 
-def plot(draw: Callable[Concatenate[Axes, P], None]) -> Callable[Concatenate[Labels, P], str]:
-    """Make a function that draws on axes one that takes labels in their place, and returns an SVG element.
+class Plot(Generic[P]):
+    """A function that draws on axes, called with labels in their place: what it then draws is an SVG element.
 
     The element belongs to its page: same fonts and colours, ids of its own, a title for readers.
     """
 
-    @functools.wraps(draw)
-    def draw_svg(labels: Labels, /, *values: P.args, **options: P.kwargs) -> str:
-        import matplotlib
+    def __init__(self, draw: Callable[Concatenate[Axes, P], None]) -> None:
+        self._draw = draw
+        functools.update_wrapper(self, draw)
+
+    def __call__(self, labels: Labels, /, *values: P.args, **options: P.kwargs) -> str:
+        return self.panel(labels, *values, **options).svg()
+
+    def panel(self, labels: Labels, /, *values: P.args, **options: P.kwargs) -> Panel:
+        """The same before it is drawn."""
+        return Panel(labels, lambda axes: self._draw(axes, *values, **options))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A plot with its labels and values, to be drawn on a page or on axes.
+
+    Attributes
+    ----------
+    labels : Labels
+    draw : callable
+        Draws on axes.
+    """
+
+    labels: Labels
+    draw: Callable[[Axes], None]
+
+    def svg(self) -> str:
+        """As an SVG element for a page."""
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
 
         out = StringIO()
         # Names may hold signs that the font used for measuring lacks; the reader's browser has its own fonts.
-        with matplotlib.rc_context(_LOOK | {"svg.hashsalt": labels.name}), warnings.catch_warnings():
+        with drawn_in(_STAND_INS), rc_context({"svg.hashsalt": self.labels.name}), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            whole = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
-            axes = whole.add_subplot(xlabel=labels.x, ylabel=labels.y)
-            draw(axes, *values, **options)
+            whole = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+            self.draw(whole.add_subplot(xlabel=self.labels.x, ylabel=self.labels.y))
             nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
             whole.savefig(out, format="svg", transparent=True, metadata=nothing)
-        return _inline(out.getvalue(), labels)
-
-    return draw_svg
+        return _inline(out.getvalue(), self.labels)
 
 
 def _inline(svg: str, labels: Labels) -> str:

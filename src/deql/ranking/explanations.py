@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from deql._system.frames import make_frame
+from deql.plotting.drawing import Labels
+from deql.plotting.figures import figure
+from deql.plotting.item_plots import contributions, neighbourhood
+from deql.ranking.notebook import explanation_html, explanation_rows, item_name, neighbourhood_html, short_list
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 __all__ = ["Contribution", "Edge", "Explanation", "Neighbourhood"]
@@ -22,7 +27,7 @@ class Contribution(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Sequence[Contribution]):
     """The parts of one score, largest in size first.
 
@@ -40,6 +45,8 @@ class Explanation(Sequence[Contribution]):
     rest : float
         What the parts leave: the sum of those left out because of k, and the item's own popularity
         where that is the score (:class:`deql.Popularity`, or an empty history). Otherwise 0.
+    titles : dict or None
+        What people call the items, by id, if the model knows.
 
     Examples
     --------
@@ -56,6 +63,7 @@ class Explanation(Sequence[Contribution]):
     score: float
     parts: tuple[Contribution, ...]
     rest: float = 0.0
+    titles: dict[Any, str] | None = None
 
     @overload
     def __getitem__(self, index: int) -> Contribution: ...
@@ -66,6 +74,19 @@ class Explanation(Sequence[Contribution]):
 
     def __len__(self) -> int:
         return len(self.parts)
+
+    def __repr__(self) -> str:
+        parts = short_list([f"{item_name(part.item, self.titles)} {part.value:+.4g}" for part in self.parts])
+        return f"Explanation({self.item!r}: {self.score:.4g} = {parts or f'{self.rest:.4g}'})"
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
+
+    def plot(self) -> Figure:
+        """A bar for each part; together they are the score. Needs matplotlib (extra ``report``)."""
+        name = short_list([item_name(self.item, self.titles)])
+        labels = Labels("explanation", f"Why {name}: score {self.score:.4f}", "adds to the score")
+        return figure([contributions.panel(labels, explanation_rows(self))], width=6.5)
 
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each part, largest in size first: item and value. They and ``rest`` add up to ``score``.
@@ -83,7 +104,7 @@ class Edge(NamedTuple):
     weight: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Neighbourhood:
     """An item and those it has most to do with: a directed graph with signed weights.
 
@@ -93,6 +114,8 @@ class Neighbourhood:
         The item in the middle, then its neighbours, nearest first.
     weights : ndarray of float64
         Entry (s, t) is W at ``items[s]``, ``items[t]``; the diagonal is what each item adds to its own score.
+    titles : dict or None
+        What people call the items, by id, if the model knows.
 
     Examples
     --------
@@ -105,6 +128,7 @@ class Neighbourhood:
 
     items: tuple[Any, ...]
     weights: NDArray[np.float64]
+    titles: dict[Any, str] | None = None
 
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each of the :meth:`edges`: source, target, weight.
@@ -125,3 +149,18 @@ class Neighbourhood:
         own = sum(0 in pair for pair in pairs)
         kept = pairs if between is None else pairs[: own + between]
         return [Edge(self.items[s], self.items[t], float(self.weights[s, t])) for s, t in kept]
+
+    def __repr__(self) -> str:
+        return f"Neighbourhood({self.items[0]!r}: {short_list(self._names()[1:]) or 'none'})"
+
+    def _repr_html_(self) -> str:
+        return neighbourhood_html(self)
+
+    def plot(self) -> Figure:
+        """The graph: an arrow's width is its weight's size. Needs matplotlib (extra ``report``)."""
+        title = f"Neighbours of {short_list(self._names()[:1])}: arrows point to whose score they add to"
+        labels = Labels("neighbourhood", title, "")
+        return figure([neighbourhood.panel(labels, self._names(), self.weights)], width=7.5, height=5.2)
+
+    def _names(self) -> list[str]:
+        return [item_name(item, self.titles) for item in self.items]

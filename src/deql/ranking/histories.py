@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from deql.data.interactions import ItemId, SparseMatrix, canonical, shortest_flo
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking import NO_ITEM
 from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind
+from deql.ranking.notebook import recommendations_html, recommendations_repr
 
 __all__ = [
     "NO_ITEM", "Histories", "History", "Recommendations", "SimilarItems", "allowed_columns", "allowed_items",
@@ -103,6 +104,10 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
         """Scores, largest first."""
         return self[1]
 
+    _row: ClassVar[str] = "user"
+    __repr__ = recommendations_repr
+    _repr_html_ = recommendations_html
+
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each user and rank: user, rank, item, title if there are any, score, from_popularity, reason.
 
@@ -148,6 +153,8 @@ class SimilarItems(Recommendations):
     >>> deql.EASE(l2=1.0).fit(data).similar_items(["jam", "egg"], k=1).to_frame()[["item", "similar"]].rows()
     [('jam', 'tea'), ('egg', 'jam')]
     """
+
+    _row = "item"
 
     @property
     def items(self) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deql._system.frames import make_frame
 
 __all__ = ["ScoredPairs"]
+from deql.ranking.notebook import scored_pairs_html, scored_pairs_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,9 @@ class ScoredPairs(Sequence[NDArray[np.float64]]):
 
     def __len__(self) -> int:
         return len(self.users)
+
+    __repr__ = scored_pairs_repr
+    _repr_html_ = scored_pairs_html
 
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each pair, in the order given: user, item, title if there are any, score, from_popularity.

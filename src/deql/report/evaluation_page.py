@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deql._system.tables import Grid, number
 from deql.evaluation.evaluation_result import Evaluation
+from deql.evaluation.panels import history_panel
 from deql.evaluation.result_tables import evaluation_grid, evaluation_legend
 from deql.plotting import plots
 from deql.plotting.plots import Labels
@@ -18,13 +17,12 @@ from deql.report import page
 from deql.report.page import Figure
 from deql.split import HeldOut
 
-__all__ = ["curve_metrics", "evaluation_page", "group_lengths"]
+__all__ = ["curve_metrics", "evaluation_page"]
 
 Bounds = Mapping[str, Mapping[str, tuple[float, float]]]
 """For each model and metric the ends of an interval."""
 
 _CURVES = ("recall", "ndcg")
-_GROUPS = 6
 
 
 def curve_metrics(metrics: Sequence[str]) -> list[str]:
@@ -66,13 +64,16 @@ def evaluation_page(
     metrics : sequence of str
         What was asked for.
     """
+    short = page.short_names(models)
+    models = {short[name]: parameters for name, parameters in models.items()}
+    results = {short[name]: result for name, result in results.items()}
     per_user = [metric for metric in metrics if all(metric in one.per_user for one in results.values())]
     bounds = {name: {metric: one.interval(metric) for metric in per_user} for name, one in results.items()}
     measured = next(iter(results.values())).means
     drawn = [
         *(_intervals(results, bounds, metric) for metric in per_user),
         *(_shares(results, metric) for metric in per_user[:2]),
-        *(_by_history(results, metric, target) for metric in per_user[:2]),
+        *(Figure.of(*history_panel(results, metric, target)) for metric in per_user[:2]),
         *(_by_length(results, name) for name in _CURVES if {f"{name}@1", f"{name}@2"} <= set(measured)),
     ]
     return page.render(
@@ -102,41 +103,6 @@ def _shares(results: Mapping[str, Evaluation], metric: str) -> Figure:
     labels = Labels(f"shares-{page.anchor(metric)}", title, f"at least this {metric}", "share of users")
     told = f"How {metric} is spread over users: the share of them with at least the value below."
     return Figure(plots.shares(labels, values), told)
-
-
-def _by_history(results: Mapping[str, Evaluation], metric: str, target: HeldOut) -> Figure:
-    sizes = dict(zip(target.seen.users.tolist(), np.diff(target.seen.matrix.indptr).tolist(), strict=True))
-    lengths = np.array([sizes[user] for user in next(iter(results.values())).users.tolist()])
-    ranges, groups = group_lengths(lengths)
-    means, errors = {}, {}
-    for name, result in results.items():
-        samples = [result.per_user[metric][groups == group] for group in range(len(ranges))]
-        means[name] = [float(sample.mean()) for sample in samples]
-        errors[name] = [
-            float(sample.std(ddof=1) / math.sqrt(len(sample))) if len(sample) > 1 else 0.0 for sample in samples
-        ]
-    labels = Labels(
-        f"history-{page.anchor(metric)}", f"{metric} by length of history", "items in the history", metric
-    )  # fmt: skip
-    counts = ", ".join(f"{count:,}" for count in np.bincount(groups).tolist())
-    told = f"{metric} by how much of a user is known, ± standard error; users in each group: {counts}."
-    return Figure(plots.lines(labels, ranges, means, errors), told)
-
-
-def group_lengths(lengths: NDArray[np.int64]) -> tuple[list[str], NDArray[np.int64]]:
-    """Up to six groups of about as many users each: their labels, and the group of each user.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> labels, groups = group_lengths(np.array([1, 1, 2, 5, 9, 9, 30]))
-    >>> labels, groups.tolist()
-    (['1', '2–4', '5–8', '9–30'], [0, 0, 1, 2, 3, 3, 3])
-    """
-    starts = np.unique(np.quantile(lengths, np.linspace(0, 1, _GROUPS + 1), method="higher")[:-1])
-    ends = np.append(starts[1:] - 1, lengths.max())
-    labels = [f"{low}" if low == high else f"{low}–{high}" for low, high in zip(starts, ends, strict=True)]
-    return labels, np.searchsorted(starts, lengths, side="right") - 1
 
 
 def _by_length(results: Mapping[str, Evaluation], name: str) -> Figure:

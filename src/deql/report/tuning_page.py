@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -13,23 +14,42 @@ from deql.plotting import plots
 from deql.plotting.plots import Labels
 from deql.report import page
 from deql.report.page import Figure
+from deql.report.point_leaderboard import point_leaderboard
+from deql.tuning.importance import Effect, effect_panel, effects
 from deql.tuning.space import PARAMETERS, Point, Space
-from deql.tuning.tuning_result import Tuning, best_by_point, edges, is_between_values, leaderboard_grid
+from deql.tuning.tuning_result import Tuning, best_by_point, is_between_values, summary_sentences
 
 __all__ = ["describe_space", "rank_correlation", "tuning_page"]
 
-_ROWS = 20
 _MOST_POWERS = 4
 
 
 def tuning_page(title: str, about: Mapping[str, str], tuning: Tuning) -> str:
     """The whole page; ``about`` tells of the data and the search, in words."""
     lines, interaction = _interaction(tuning)
+    leaderboard, others = point_leaderboard(tuning)
+    mattered = effects(tuning)
     return page.render(
         "tuning", title, about={**about, **_facts(tuning)}, tuning=tuning, lines=lines, interaction=interaction,
-        leaderboard=leaderboard_grid(tuning, _ROWS), looks=_screening_figures(tuning), edges=edges(tuning),
+        leaderboard=leaderboard, others=others, looks=_screening_figures(tuning), sentences=summary_sentences(tuning),
+        importance=_importance(tuning, mattered),
+        effects=[Figure.of(*effect_panel(tuning, effect, mattered)) for effect in mattered],
         sensitivity=[_sensitivity(tuning, metric) for metric in tuning.curve.values],
     )  # fmt: skip
+
+
+def _importance(tuning: Tuning, mattered: list[Effect]) -> str:
+    """What the order of the figures is, in words."""
+    if not mattered:
+        return ""
+    order = ", then ".join(f"{one.parameter} ({one.importance:.4f})" for one in mattered)
+    walked = " Points were chosen as the search went: a value that it left early was measured with few others."
+    return (
+        f"In order: {order}. How much a parameter matters is how far the best {tuning.metric} measured with each "
+        "of its values moves from value to value. All figures have one scale."
+        + walked
+        * (tuning.points is None or tuning.points > tuning.inverses)
+    )
 
 
 def _facts(tuning: Tuning) -> dict[str, str]:
@@ -89,10 +109,10 @@ def _sensitivity(tuning: Tuning, metric: str) -> Figure:
 def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     """The best value at each point over l2, a line for each dropout: the lines' names, and the figures."""
     best, looks = best_by_point(tuning), _screened_by_point(tuning)
-    dropouts = sorted({point.dropout for point in [*best, *looks]})
+    dropouts = sorted(_drawn_dropouts(tuning, best, looks))
     if len({point[:2] for point in best}) < 2:
         return [], []
-    if is_between_values(tuning) or len(dropouts) > plots.COLOURS:
+    if is_between_values(tuning) or len(dropouts) > plots.COLOURS or not _form_lines(best):
         return [], [_strengths(tuning, best)]
     powers = sorted({point.user_power for point in best})
     shown = powers if len(powers) <= _MOST_POWERS else [tuning.best["user_power"]]
@@ -108,6 +128,20 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
         figures.append(_screened_points(tuning, looks, dropouts))
     several = _several_ridges([*best, *looks])
     return [f"dropout {dropout:g}" for dropout in dropouts] if several else [], figures
+
+
+def _form_lines(best: Mapping[Point, float]) -> bool:
+    """Whether every dropout has a line: several l2 with one user_power, if there are several l2 at all."""
+    if not _several_ridges(best):
+        return True
+    lines = Counter((point.dropout, point.user_power) for point in best)
+    return {dropout for (dropout, _), count in lines.items() if count > 1} == {point.dropout for point in best}
+
+
+def _drawn_dropouts(tuning: Tuning, best: Mapping[Point, float], looks: Mapping[Point, float]) -> set[float]:
+    """Those that have a line in some figure: of points that were screened only, those beside the winner."""
+    screened = {point.dropout for point in looks if point.user_power == tuning.best["user_power"]}
+    return {point.dropout for point in best} | (screened if len(looks) > len(best) else set())
 
 
 def _lines(tuning: Tuning, best: Mapping[Point, float], power: float, dropouts: list[float]) -> Figure:

@@ -8,6 +8,7 @@ import numpy as np
 
 from deql.data import Interactions
 from deql.errors import DataError
+from deql.split.notebook import held_out_html
 
 __all__ = ["HeldOut"]
 
@@ -30,3 +31,10 @@ class HeldOut:
             one, other = getattr(self.seen, what), getattr(self.held_out, what)
             if one is not other and not np.array_equal(one, other):
                 raise DataError(f"what is seen and what is held out must have the same {what} in the same order")
+
+    def __repr__(self) -> str:
+        sizes = f"{self.seen.n_users:,} users × {self.seen.n_items:,} items"
+        return f"HeldOut({sizes}, {self.seen.n_interactions:,} seen, {self.held_out.n_interactions:,} held out)"
+
+    def _repr_html_(self) -> str:
+        return held_out_html(self)

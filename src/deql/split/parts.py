@@ -19,6 +19,7 @@ from deql.io import container
 from deql.io.container import Arrays, FileKind, pack_text, unpack_text
 from deql.split.given_parts import HeldOutLike, PartLike, align_parts
 from deql.split.held_out import HeldOut
+from deql.split.notebook import split_html
 
 __all__ = ["HeldOut", "Split", "SplitOrInteractions", "load_split_file"]
 
@@ -119,6 +120,13 @@ class Split:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the split to one file, which :func:`deql.load_split` reads back bit for bit."""
         _write(Path(path), self)
+
+    def __repr__(self) -> str:
+        parts = [f"{row['part']} {row['users']:,} users" for row in self.sizes()]
+        return f"Split({self.protocol}: {', '.join(parts)}; {self.train.n_items:,} items)"
+
+    def _repr_html_(self) -> str:
+        return split_html(self)
 
 
 SplitOrInteractions: TypeAlias = Split | InteractionsLike

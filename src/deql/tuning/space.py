@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from deql._system.describe import short_repr
 from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 
@@ -86,6 +87,8 @@ class Space:
     b: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
     xi: tuple[float, ...] = ()
     popularity_power: tuple[float, ...] = (0.0,)
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         for field in fields(self):

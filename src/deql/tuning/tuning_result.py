@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from deql._system.frames import make_frame
 from deql._system.tables import text_table
+from deql.errors import ParameterError
 from deql.evaluation.comparison import LEVEL, is_tied
 from deql.evaluation.model_groups import model_spec
 from deql.metrics import lower_is_better
 from deql.models.linear import LinearAutoencoder
+from deql.plotting.figures import figure
+from deql.tuning.importance import effect_panel, effects
+from deql.tuning.notebook import curve_html, tuning_html, tuning_repr
 from deql.tuning.space import Space
 from deql.tuning.summary import (
     best_by_point,
@@ -26,6 +30,7 @@ from deql.tuning.summary import (
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
 
 __all__ = [
     "BCurve",
@@ -68,6 +73,12 @@ class BCurve:
         """The b with the best value; of equal ones the smallest."""
         values = self.values[metric]
         return self.b[values.index(min(values) if lower_is_better(metric) else max(values))]
+
+    def __repr__(self) -> str:
+        best = ", ".join(f"{metric} best at {self.best(metric):g}" for metric in self.values)
+        return f"BCurve({len(self.b)} values of b from {min(self.b):g} to {max(self.b):g}; {best})"
+
+    _repr_html_ = curve_html
 
 
 @dataclass(frozen=True)
@@ -234,3 +245,16 @@ class Tuning:
     def __str__(self) -> str:
         grid = leaderboard_grid(self)
         return "\n".join([grid.title, text_table(grid), "", *summary_sentences(self)])
+
+    def plot(self) -> Figure:
+        """What mattered: the best metric at each value of a parameter, the most important parameter first.
+
+        Importance is how far that best moves over the values. Needs matplotlib (extra ``report``).
+        """
+        shown = effects(self)
+        if not shown:
+            raise ParameterError("every parameter had a single value: there is nothing to plot")
+        return figure([effect_panel(self, effect, shown)[0] for effect in shown])
+
+    __repr__ = tuning_repr
+    _repr_html_ = tuning_html

@@ -7,7 +7,9 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from deql._system import html
 from deql._system.formatting import show_bytes, show_seconds
+from deql._system.tables import Cell, Grid
 from deql.errors import ParameterError
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.resources import PlannedData, Requirement, Resources, find_resources, problem_size
@@ -76,18 +78,37 @@ class Plan:
         free = dataclasses.asdict(self.resources) | {"folder": str(self.resources.folder)}
         return facts | {"free": free, "engines": [dataclasses.asdict(one) for one in self.needs]}
 
+    def __repr__(self) -> str:
+        return f"Plan({self._verdict()})"
+
     def __str__(self) -> str:
+        rows = [("engine", "memory", "disk", "device", "time", ""), *self._rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([f"{self._verdict()}.", "", *lines, "", self._free()])
+
+    def _repr_html_(self) -> str:
+        rows = [([engine], [Cell(text) for text in texts]) for engine, *texts in self._rows()]
+        grid = Grid("Engines", ["engine", "memory", "disk", "device", "time", ""], rows)
+        said = [html.paragraph(f"{self._verdict()}."), html.table(grid), html.paragraph(self._free(), quiet=True)]
+        return html.block(html.heading("Plan"), *said)
+
+    def _verdict(self) -> str:
         chosen = self.chosen
         parts = [f"{show_bytes(chosen.memory)} of memory"]
         parts += [f"{show_bytes(chosen.disk)} of disk"] if chosen.disk else []
         parts += [f"{show_bytes(chosen.device_memory)} on the device"] if chosen.device_memory else []
         parts += [show_seconds(chosen.seconds)] if chosen.seconds is not None else []
-        verdict = f"{self.n:,} items in {self.dtype} would be fitted by the {self.engine} engine: {', '.join(parts)}."
+        return f"{self.n:,} items in {self.dtype} would be fitted by the {self.engine} engine: {', '.join(parts)}"
+
+    def _free(self) -> str:
         free = self.resources
         said = [f"Free: {show_bytes(free.memory)} of memory", f"{show_bytes(free.disk)} of disk in {free.folder}"]
         said += [f"{show_bytes(one.free)} on {one.name} ({one.model})" for one in free.devices]
-        rows: list[tuple[str, ...]] = [("engine", "memory", "disk", "device", "time", "")]
-        rows += [
+        return ", ".join(said) + "."
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
             (
                 one.engine,
                 *(show_bytes(size) if size else "–" for size in (one.memory, one.disk, one.device_memory)),
@@ -96,9 +117,6 @@ class Plan:
             )
             for one in self.needs
         ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([verdict, "", *lines, "", ", ".join(said) + "."])
 
 
 def plan(

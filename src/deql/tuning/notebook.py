@@ -1,0 +1,42 @@
+"""How a notebook shows a search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deql._system import html
+from deql._system.tables import Cell, Grid, counted, number
+from deql.tuning.summary import leaderboard_grid, summary_sentences
+
+if TYPE_CHECKING:
+    from deql.tuning.tuning_result import BCurve, Tuning
+
+__all__ = ["curve_html", "tuning_html", "tuning_repr"]
+
+
+def tuning_repr(found: Tuning) -> str:
+    """The winner, and among how many."""
+    models, inverses = counted(found.table.height, "model", "models"), counted(found.inverses, "inverse", "inverses")
+    return f"Tuning(best of {models} on {inverses}: {found.model!r}, {found.metric} {number(found.best[found.metric])})"
+
+
+def tuning_html(found: Tuning) -> str:
+    """What was found in words, the winner to be pasted, and the leaderboard."""
+    first, *others = summary_sentences(found)
+    leaderboard = leaderboard_grid(found)
+    return html.block(
+        html.heading("Tuning", found.spec), html.paragraph(first), *(html.paragraph(one, quiet=True) for one in others),
+        html.paragraph(leaderboard.title + ".", quiet=True), html.table(leaderboard, ranked=True),
+    )  # fmt: skip
+
+
+def curve_html(curve: BCurve) -> str:
+    """The best b of each metric, and what that is worth."""
+    rows = []
+    for metric, values in curve.values.items():
+        b = curve.best(metric)
+        place = curve.b.index(b)
+        rows.append(([metric], [Cell(f"{b:g}"), Cell(number(values[place]), number(curve.errors[metric][place]))]))
+    grid = Grid("Best b", ["metric", "best b", "value there"], rows)
+    said = f"{len(curve.b)} values of b from {min(curve.b):g} to {max(curve.b):g}, all else as the winner has it"
+    return html.block(html.heading("BCurve", said), html.table(grid))
