@@ -10,7 +10,7 @@ import pytest
 
 import deql
 from deql.errors import ParameterError
-from deql.ranking.histories import Recommendations
+from deql.ranking.recommendations import Recommendations
 from tests.tuning.common import market
 
 KINDS = {None: pl.DataFrame, "polars": pl.DataFrame, "pandas": pd.DataFrame, "pyarrow": pa.Table}

@@ -21,8 +21,9 @@ from deql.models.bulk import BulkVerbs
 from deql.models.estimator import EXECUTION_PARAMETERS, NOT_SERIALISED
 from deql.models.notebook import model_html
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
-from deql.ranking.histories import Histories, History, Recommendations, SimilarItems, encode_history
+from deql.ranking.histories import Histories, History, encode_history
 from deql.ranking.item_lookup import known_column
+from deql.ranking.recommendations import Recommendations, SimilarItems
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -214,7 +215,7 @@ class Recommender(BulkVerbs):
         Recommendations
             Unpacks into ``ids, scores``. A cold-start user, without a known item, gets the popularity order as a
             fallback and is marked in ``from_popularity``. For a frame, a frame of the same kind with a row for each
-            user and rank, see :meth:`Recommendations.to_frame <deql.ranking.histories.Recommendations.to_frame>`.
+            user and rank, see :meth:`Recommendations.to_frame <deql.ranking.recommendations.Recommendations.to_frame>`.
 
         Examples
         --------

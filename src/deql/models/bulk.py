@@ -25,8 +25,9 @@ from deql.models.fitted import FittedModel
 from deql.models.kept_data import pick_users
 from deql.models.reasons import name_reasons
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import Histories, Recommendations, levels_to_the_caller
+from deql.ranking.histories import Histories, levels_to_the_caller
 from deql.ranking.item_lookup import find_column
+from deql.ranking.recommendations import Recommendations
 from deql.ranking.scored_pairs import ScoredPairs
 
 __all__ = ["BulkVerbs", "Written"]

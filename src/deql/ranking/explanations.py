@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from deql._system.frames import make_frame
@@ -63,7 +63,7 @@ class Explanation(Sequence[Contribution]):
     score: float
     parts: tuple[Contribution, ...]
     rest: float = 0.0
-    titles: dict[Any, str] | None = None
+    titles: dict[Any, str] | None = field(default=None, compare=False)
 
     @overload
     def __getitem__(self, index: int) -> Contribution: ...

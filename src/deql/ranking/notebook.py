@@ -12,7 +12,7 @@ from deql._system.tables import Cell, Grid, counted, number
 
 if TYPE_CHECKING:
     from deql.ranking.explanations import Explanation, Neighbourhood
-    from deql.ranking.histories import Recommendations
+    from deql.ranking.recommendations import Recommendations
     from deql.ranking.scored_pairs import ScoredPairs
 
 __all__ = [
