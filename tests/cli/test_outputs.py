@@ -60,7 +60,9 @@ def test_a_terminal_that_lacks_letters_shows_others(goods):
 
 def test_a_pipe_is_no_file(capsys, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "not a plain file" in refusal(capsys, "data", "info", tmp_path / "pipe.csv")
+    for command in (["data", "info"], ["evaluate"], ["fit", "--dry-run"]):
+        models = ["popularity"] if command == ["evaluate"] else []
+        assert "not a plain file" in refusal(capsys, *command, tmp_path / "pipe.csv", *models)
 
 
 def test_codes_that_a_terminal_obeys_are_not_printed(capsys, goods, tmp_path):

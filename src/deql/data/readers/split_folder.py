@@ -44,24 +44,28 @@ def split_files(folder: Path) -> dict[str, Path]:
     Raises
     ------
     DataError
-        If there are several files for one part.
+        If there are several files for one part, or the folder may not be read.
     """
     if not folder.is_dir():
         return {}
+    try:
+        paths = sorted(folder.iterdir())
+    except PermissionError:
+        raise DataError(f"{folder} may not be read: ask for the permission to read it") from None
     found: dict[str, list[Path]] = {}
-    for path in sorted(folder.iterdir()):
+    for path in paths:
         part = split_part(path.name)
         if part is not None and path.is_file():
             found.setdefault(part, []).append(path)
     if "train" not in found or not ("test" in found or {"test_seen", "test_held_out"} <= found.keys()):
         return {}
-    published = {part: [path for path in paths if uncompressed_suffix(path) == ".txt"] for part, paths in found.items()}
+    published = {part: [path for path in some if uncompressed_suffix(path) == ".txt"] for part, some in found.items()}
     if published["train"] and published.get("test"):  # then whatever else lies beside them is no part of the split
-        found = {part: paths for part, paths in published.items() if paths}
-    for part, paths in found.items():
-        if len(paths) > 1:
-            raise DataError(f"{folder} holds {paths[0].name} and {paths[1].name}, both of them {part}: remove one")
-    return {part: paths[0] for part, paths in found.items()}
+        found = {part: some for part, some in published.items() if some}
+    for part, several in found.items():
+        if len(several) > 1:
+            raise DataError(f"{folder} holds {several[0].name} and {several[1].name}, both of them {part}: remove one")
+    return {part: one for part, [one] in found.items()}
 
 
 def is_published_split(folder: Path) -> bool:
