@@ -77,7 +77,9 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         })  # fmt: skip
         end, begin = store.journal.records[-1], time.perf_counter()
     tie = Tie(rows[0], *(_numbers(end["tie"][name]) for name in ("difference", "error"))) if end.get("tie") else None
-    winner = rows[0] if tie is None else next(row for row in rows if as_json(row) == end["best"])
+    winner = rows[0] if tie is None else next((row for row in rows if as_json(row) == end["best"]), None)
+    if winner is None:
+        raise _damaged_end(store.journal.path)
     if data.final is not data.train:
         fitted = None
         trainer.release()
@@ -110,11 +112,14 @@ def _check_end(end: dict[str, Any] | None, path: Path | None) -> None:
                 _numbers(number) + 0.0
             dict(_numbers(end.get("popularity", {})))
             if end.get("tie"):
-                Tie(**end["tie"])
+                tie = Tie(**end["tie"])
+                _numbers(tie.difference) + _numbers(tie.error)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise JournalError(
-            f"the last step of {path} is damaged: delete that line, and the same command measures it again"
-        ) from None
+        raise _damaged_end(path) from None
+
+
+def _damaged_end(path: Path | None) -> JournalError:
+    return JournalError(f"the last step of {path} is damaged: delete that line, and the same command measures it again")
 
 
 def _numbers(plain: Any) -> Any:
