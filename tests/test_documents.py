@@ -52,3 +52,18 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
     assert list(missing(path)) == ["#why", "d.png", "g.md"]
     assert Path("README.md") in DOCUMENTS
     assert Path("docs/architecture.md") in DOCUMENTS
+
+
+def test_the_examples_of_recommending_run(tmp_path, monkeypatch):
+    import pandas as pd
+
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", (ROOT / "docs/recommending.md").read_text("utf-8"), re.M | re.S)
+    known = {}
+    for kind, block in blocks:
+        if kind == "python":
+            exec(block, known)
+    shown = next(block for kind, block in blocks if "from_popularity reason" in block)
+    with pd.option_context("display.width", 200):
+        table = str(known["model"].recommend(known["events"], k=2, reasons=1))
+    assert shown.partition("\n")[2].strip("\n") == table

@@ -63,9 +63,8 @@ class FittedModel(Estimator):
     def data_(self) -> Interactions | None:
         """What the model was fitted on, if it was kept: see :meth:`fit`."""
         if isinstance(self._kept, dict):
-            self._kept = unpack_interactions(
-                self._kept, self.items_, self.titles_, self.item_counts_, self.n_users_
-            )  # fmt: skip
+            kept, counts = self._kept, self.item_counts_
+            self._kept = unpack_interactions(kept, self.items_, self.titles_, counts, self.n_users_)
         return self._kept
 
     def save(self, path: str | os.PathLike[str]) -> None:

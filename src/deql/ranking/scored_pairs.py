@@ -62,6 +62,9 @@ class ScoredPairs(Sequence[NDArray[np.float64]]):
     def __len__(self) -> int:
         return len(self.users)
 
+    def __repr__(self) -> str:
+        return f"ScoredPairs({len(self):,} users, {len(self.scores):,} pairs)"
+
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each pair, in the order given: user, item, title if there are any, score, from_popularity.
 
