@@ -37,7 +37,7 @@ def test_python_m_deql_is_the_command():
     ("arguments", "said"),
     [
         (["fit"], "Missing argument 'DATA'. (deql fit --help shows how)"),
-        (["data", "info"], "Missing argument 'FILE'. (deql data info --help shows how)"),
+        (["data", "info"], "Missing argument 'DATA'. (deql data info --help shows how)"),
         (["data", "inof"], "Did you mean 'info'? (deql data --help shows how)"),
         (["fit", "a.csv", "--pop-power", "1"], "--user-power) (deql fit --help shows how)"),
         (["nothing"], "No such command 'nothing'. (deql --help shows how)"),

@@ -23,7 +23,9 @@ __all__ = ["info", "profile"]
 
 @with_options
 def info(
-    data: Annotated[Path, typer.Argument(help="Table, split file, or folder with tables train and test.")],
+    data: Annotated[
+        Path, typer.Argument(help="Table, split file, or folder with tables train and test.", metavar="DATA")
+    ],
     json: AsJson = False,
     *,
     table: TableOptions,
