@@ -168,6 +168,9 @@ class TestReasons:
         assert found.reasons[0].tolist() == [None] * 3
         assert found.to_frame().columns[-1] == "reason"
 
+    def test_there_are_none_for_cold_starts_alone(self, model):
+        assert model.recommend([[], []], k=2, reasons=1).reasons.tolist() == [[None] * 2] * 2
+
     def test_there_are_none_unless_asked_for(self, ease):
         assert ease.recommend([[ITEMS[1]]]).reasons is None
         with pytest.raises(ParameterError, match="reasons must be a whole number"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,10 +62,11 @@ def name_reasons(model: FittedModel, matrix: csr_array, columns: NDArray[np.int3
         # Sorted by entry, those of an entry begin where the parts of it do.
         within = np.arange(len(order)) - np.repeat(np.cumsum(lengths[rows]) - lengths[rows], lengths[rows])
         kept = order[(within < most) & (parts[order] > 0)]
-        told = np.split(names[sources[kept]], np.searchsorted(entries[kept], np.arange(1, len(rows))))
-        for row, rank, some in zip(rows.tolist(), ranks.tolist(), told, strict=True):
-            if len(some):
-                named[row, rank] = "; ".join(map(str, some.tolist()))
+        told = names[sources[kept]].tolist()
+        bounds = np.searchsorted(entries[kept], np.arange(len(rows) + 1)).tolist()
+        for row, rank, (start, stop) in zip(rows.tolist(), ranks.tolist(), pairwise(bounds), strict=True):
+            if stop > start:
+                named[row, rank] = "; ".join(map(str, told[start:stop]))
         first = last
     return named
 
