@@ -124,6 +124,17 @@ def test_needs_times():
         deql.split_time(replace(market(), times=np.array([1.0, np.nan, 1, 1, 1, 1, 1])))
 
 
+def test_of_a_frame_finds_the_times():
+    data = market()
+    frame = data.to_frame().rename({"time": "timestamp"})
+    asked = {"after": 5, "validation": 0}
+    split, expected = (deql.split_time(one, **asked) for one in (frame, data))
+    assert split.describe() == expected.describe()
+    assert split.train.times.tolist() == expected.train.times.tolist()
+    models = {"EASE": deql.EASE(l2=1.0), "popularity": deql.Popularity()}
+    assert deql.compare(models, frame, protocol="time", **asked).protocol == "time"
+
+
 def test_by_the_command_line(tmp_path, capsys):
     from deql.cli import run
 

@@ -374,7 +374,7 @@ def compare(
         protocol, splits, made = data.protocol, 1, iter([data])
     else:
         splits = 1 if protocol in TIMED else splits
-        made = make_splits(as_interactions(data), splits, protocol, seed, split_options)
+        made = make_splits(as_interactions(data, time=protocol in TIMED), splits, protocol, seed, split_options)
     results, about = [], []
     for number, split in enumerate(made, start=1):
         label = f"split {number} of {splits}: " if splits > 1 else ""
