@@ -270,7 +270,9 @@ class Interactions:
         from deql.data.write import as_frame  # it stands on this module
 
         frame = as_frame(self)
-        return frame if kind in (None, "polars") else make_frame(frame.to_dict(as_series=False), kind)
+        if kind in (None, "polars"):
+            return frame
+        return make_frame({column.name: column.to_numpy() for column in frame}, kind)
 
     def _times_of(self, part: Callable[[csr_array], csr_array]) -> NDArray[np.float64] | None:
         """Times of a part of the matrix: taking the part from a matrix of places says where they stand."""

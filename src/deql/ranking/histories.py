@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from deql.data import Interactions
-from deql.data.interactions import ItemId, SparseMatrix, canonical, shortest_float
+from deql.data.interactions import ItemId, SparseMatrix, canonical, masked, shortest_float
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking import NO_ITEM
 from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind
@@ -231,17 +231,15 @@ def _encode_interactions(
 ) -> csr_array:
     if histories.items is items or np.array_equal(histories.items, items):
         return histories.matrix
-    columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)])
+    columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)], np.int32)
     if titles is not None and histories.items.dtype == object:
         for place in np.flatnonzero(columns == NO_ITEM):
             found = find_column(histories.items[place], index, titles)
             columns[place] = NO_ITEM if found is None else found
-    _tell_unknown(
-        histories.items[histories.matrix.indices[columns[histories.matrix.indices] < 0]].tolist(), index, strict, where
-    )
-    known = np.flatnonzero(columns >= 0)
-    narrow = csr_array(histories.matrix[:, known]).tocoo()
-    placed = (narrow.data, (narrow.row, columns[known][narrow.col]))
+    known = columns[histories.matrix.indices] >= 0
+    _tell_unknown(histories.items[histories.matrix.indices[~known]].tolist(), index, strict, where)
+    narrow = masked(histories.matrix, known)
+    placed = (narrow.data, columns[narrow.indices], narrow.indptr)
     matrix = canonical(csr_array(placed, shape=(histories.n_users, len(items))))
     if matrix.nnz < narrow.nnz and (narrow.data == 1).all():  # an id and its title, without weights: once
         matrix.data[:] = 1

@@ -115,11 +115,11 @@ def _spread(data: Interactions, users: NDArray[Any], train: Interactions) -> Int
     columns = np.array([train.item_index.get(item, -1) for item in data.items.tolist()], np.int64)
     rows = np.repeat(rows, np.diff(data.matrix.indptr))
     columns = columns[data.matrix.indices] if data.n_interactions else columns[:0]
-    places = np.flatnonzero((rows >= 0) & (columns >= 0))
-    places = places[np.lexsort((columns[places], rows[places]))]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[places], minlength=len(users)))])
-    matrix = csr_array((data.matrix.data[places], columns[places], indptr), shape=(len(users), train.n_items))
-    times = None if data.times is None else data.times[places]
+    kept = np.flatnonzero((rows >= 0) & (columns >= 0))
+    # A matrix of places sorts them, and says where the weights and times of its entries stand.
+    placed = csr_array((kept, (rows[kept], columns[kept])), shape=(len(users), train.n_items))
+    matrix = csr_array((data.matrix.data[placed.data], placed.indices, placed.indptr), shape=placed.shape)
+    times = None if data.times is None else data.times[placed.data]
     return Interactions(matrix, users, train.items, times, train.titles, train.steps)
 
 
@@ -145,7 +145,7 @@ def _as_table(given: Any, name: str) -> Interactions:
 
 
 def _with_interactions(data: Interactions) -> set[Any]:
-    return set(data.items[np.unique(data.matrix.indices)].tolist())
+    return set(data.items[np.bincount(data.matrix.indices, minlength=data.n_items) > 0].tolist())
 
 
 def _same_ids(one: NDArray[Any], other: NDArray[Any]) -> bool:
