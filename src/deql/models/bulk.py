@@ -1,4 +1,4 @@
-"""Verbs for many users at once: whose rows are asked for, scores of given pairs, lists written to a file."""
+"""Verbs for many users at once: whose rows are asked for, scores of pairs and of the model, lists written to a file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from deql._system.frames import frame_kind
 from deql._system.lazy import pl
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
-from deql.data.interactions import ItemId, UserId, id_array, is_frame
+from deql.data.interactions import InteractionsLike, ItemId, UserId, id_array, is_frame
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.io.frame_stream import STREAM_ENDINGS, write_frames
+from deql.metrics import ndcg
 from deql.models.fitted import FittedModel
 from deql.models.kept_data import pick_users
 from deql.models.reasons import name_reasons
@@ -29,6 +30,7 @@ from deql.ranking.histories import Histories, levels_to_the_caller
 from deql.ranking.item_lookup import find_column
 from deql.ranking.recommendations import Recommendations
 from deql.ranking.scored_pairs import ScoredPairs
+from deql.split.new_users import hold_out_items
 
 __all__ = ["BulkVerbs", "Written"]
 
@@ -36,6 +38,9 @@ _LIST_ENTRIES = 2**19
 """Entries of lists in memory at once."""
 
 _LEAST_USERS = 2**10
+
+_CUTOFF = 20
+"""That of the NDCG that ``score`` gives."""
 
 
 class Asked(NamedTuple):
@@ -212,6 +217,43 @@ class BulkVerbs(FittedModel):
         lonely = known & np.repeat(cold, np.diff(bounds))
         scores[lonely] = self._share(columns[lonely])
         return scores, cold
+
+    def score(self, X: InteractionsLike, y: None = None) -> float:
+        """Mean NDCG@20 on users whom the model has not met, which scikit-learn's searches maximise.
+
+        A fifth of each user's items is held out, the same ones in every call, and the model is to find them from the
+        others. Users with fewer than two items are left out. For other metrics and shares see :func:`deql.evaluate`;
+        for the scores of user–item pairs :meth:`~deql.Recommender.score_pairs`: this name is scikit-learn's.
+
+        Parameters
+        ----------
+        X : Interactions, sparse matrix or frame
+            The users' items.
+        y : ignored
+            Present for scikit-learn's conventions.
+
+        Returns
+        -------
+        float
+            Higher is better.
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.datasets.debian()[:600].without_empty()
+        >>> known, others = data[:500], data[500:]
+        >>> [round(model.fit(known).score(others), 2) for model in (deql.EASE(l2=10.0), deql.Popularity())]
+        [0.52, 0.31]
+        """
+        self._check_fitted()
+        part = hold_out_items(self._with_ids(X))
+        seen = self._encode(part.seen, "what is seen")
+        truth = self._encode(part.held_out, "what is held out, and counted as missed")
+        columns = self._best(seen, _CUTOFF, True, np.ones(len(self.items_), bool))[0]
+        rows, n = np.arange(len(columns)), len(self.items_)
+        held_out = np.repeat(rows, np.diff(truth.indptr)) * n + truth.indices
+        hits = np.isin(rows[:, None] * n + columns, held_out) & (columns >= 0)
+        return float(ndcg(hits, np.diff(part.held_out.matrix.indptr).astype(np.int64), _CUTOFF).mean())
 
     def write_recommendations(
         self,

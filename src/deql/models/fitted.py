@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from deql.ranking.item_lookup import TitleIndex
 __all__ = ["FittedModel"]
 
 
-class FittedModel(Estimator):
+class FittedModel(Estimator, ABC):
     """A model with items in the order of columns, which can be saved and ranks rows of them.
 
     Attributes
@@ -117,6 +117,7 @@ class FittedModel(Estimator):
     def _best(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
+        """:meth:`_lists`, with a progress bar if there are to be any."""
         with stages(self.progress) as stage:
             return self._lists(matrix, k, exclude_seen, allowed, stage("Recommend"))
 
@@ -132,12 +133,14 @@ class FittedModel(Estimator):
         return columns, scores, cold
 
     def _with_ids(self, data: InteractionsLike) -> Interactions:
+        """Interactions; the columns of a plain matrix are the model's."""
         if isinstance(data, Interactions) or is_frame(data):
             return as_interactions(data)
         matrix = self._encode(canonical(data))
         return Interactions(matrix, np.arange(matrix.shape[0]), self.items_, titles=self.titles_)
 
     def _encode(self, histories: Histories, where: str = "histories", strict: bool = False) -> csr_array:
+        """Histories in the model's columns; ``where`` is what a warning of unknown items calls them."""
         return encode_histories(histories, self._item_index, self.items_, strict, where, self._title_index)
 
     def _allowed(
