@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from deql._system.lazy import pl
 from deql.data.readers.columns import choose_columns
 from deql.data.readers.frames import as_polars, frame_names
 from deql.errors import DataError
 
-__all__ = ["read_pairs"]
+__all__ = ["CodedIds", "read_pairs"]
 
 
-def read_pairs(frame: Any) -> tuple[list[Any], list[Any]]:
+class CodedIds(NamedTuple):
+    """Distinct ids in the order in which they come first, and which of them each row has."""
+
+    ids: list[Any]
+    codes: NDArray[np.int64]
+
+
+def read_pairs(frame: Any) -> tuple[CodedIds, CodedIds]:
     """Users and items of a frame's rows; columns are found, and told, as :func:`deql.read_interactions` does.
 
     Examples
     --------
     >>> import polars as pl
-    >>> read_pairs(pl.DataFrame({"user": ["ann", "bob"], "item": [7, 9]}))
-    (['ann', 'bob'], [7, 9])
+    >>> users, items = read_pairs(pl.DataFrame({"user": ["bob", "ann", "bob"], "item": [9, 9, 7]}))
+    >>> users.ids, users.codes.tolist(), items.ids, items.codes.tolist()
+    (['bob', 'ann'], [0, 1, 0], [9, 7], [0, 0, 1])
     """
     table = as_polars(frame)
     names = frame_names(table, "the frame")
@@ -30,4 +42,11 @@ def read_pairs(frame: Any) -> tuple[list[Any], list[Any]]:
         if both[name].null_count():
             row = both[name].is_null().arg_max()
             raise DataError(f"the frame, row {(row or 0) + 1:,}: the {role} is missing")
-    return both.to_series(0).to_list(), both.to_series(1).to_list()
+    return _coded(both.to_series(0)), _coded(both.to_series(1))
+
+
+def _coded(column: pl.Series) -> CodedIds:
+    distinct = column.unique(maintain_order=True)
+    numbered = pl.DataFrame({"id": distinct, "code": np.arange(len(distinct))})
+    rows = column.to_frame("id").join(numbered, on="id", how="left", maintain_order="left")
+    return CodedIds(distinct.to_list(), rows["code"].to_numpy())

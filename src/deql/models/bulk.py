@@ -172,19 +172,16 @@ class BulkVerbs(FittedModel):
             read_pairs,  # it needs what some machines do not have, and ELSA's training does without
         )
 
-        of_users, of_items = read_pairs(frame)
-        distinct = list(dict.fromkeys(of_users))
-        asked = self._asked(histories, distinct, strict)
-        place = {user: row for row, user in enumerate(distinct)}
-        rows = np.array([place[user] for user in of_users], np.int64)
+        (users, rows), (items, places) = read_pairs(frame)
+        asked = self._asked(histories, users, strict)
         order = np.argsort(rows, kind="stable")
-        columns = self._columns_of(of_items, strict)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(distinct)))])
+        columns = self._columns_of(items, strict)[places]
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(users)))])
         scores, cold = self._scores_of(asked.matrix, columns[order], bounds)
         as_given = np.empty_like(order)
         as_given[order] = np.arange(len(order))
         each, titles = np.arange(len(rows) + 1), self._titles_of(columns)
-        found = ScoredPairs(asked.users[rows], id_array(of_items), scores[as_given], each, cold[rows], titles)
+        found = ScoredPairs(asked.users[rows], id_array(items)[places], scores[as_given], each, cold[rows], titles)
         return found.to_frame(frame_kind(frame) or "pyarrow")
 
     def _columns_of(self, items: list[Any], strict: bool) -> NDArray[np.int32]:
