@@ -292,6 +292,14 @@ class TestWriteRecommendations:
         lines = [json.loads(line) for line in (tmp_path / "lists.ndjson").read_text().splitlines()]
         assert [line["from_popularity"] for line in lines] == [False, True]
 
+    @pytest.mark.parametrize("ending", STREAM_ENDINGS)
+    def test_of_ids_of_two_types_and_of_reasons_that_begin_with_none(self, ease, tmp_path, ending):
+        with pytest.warns(UserWarning, match="1 user gets the popularity order"):
+            written = ease.write_recommendations(tmp_path / f"lists{ending}", users=["zoe", 3], k=2, reasons=1)
+        assert written == (4, 2, 1)
+        text = (tmp_path / f"lists{ending}").read_bytes()
+        assert all(part in text for part in (b"zoe", b"Item No. "))
+
     def test_of_nobody_is_an_empty_table_with_its_types(self, ease, tmp_path):
         assert ease.write_recommendations(tmp_path / "lists.parquet", []) == (0, 0, 0)
         read = pl.read_parquet(tmp_path / "lists.parquet")

@@ -110,3 +110,17 @@ def test_a_kind_that_is_unknown(results):
 
 def test_rows_are_numbered_where_users_have_no_ids():
     assert Recommendations(np.array([[1], [2]]), np.ones((2, 1)), np.zeros(2, bool)).users.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow"])
+def test_a_column_has_one_type(kind):
+    users = np.array(["ann", 7], object)
+    found = Recommendations(
+        np.array([["tea"], ["jam"]], object), np.ones((2, 1)), np.array([True, False]),
+        users=users, reasons=np.array([[None], ["egg"]], object),
+    )  # fmt: skip
+    table = pl.DataFrame(found.to_frame(kind))
+    assert table["user"].to_list() == ["ann", "7"]
+    assert table["reason"].to_list() == [None, "egg"]
+    nobody = Recommendations(found.ids[:0], found.scores[:0], found.from_popularity[:0], users=users[:0])
+    assert nobody.to_frame("polars").schema["item"] == pl.String

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+import numpy as np
+
 from deql._system.lazy import nw
 from deql.errors import ParameterError
 
@@ -36,19 +38,38 @@ def frame_kind(table: Any) -> str | None:
 def make_frame(columns: Mapping[str, Any], kind: str | None = None) -> Any:
     """A frame of the columns: of polars, pandas or pyarrow.
 
+    A column has one type: what is of several, such as the ids 7 and "ann", is text.
+
     Examples
     --------
     >>> make_frame({"item": ["tea", "jam"], "score": [0.5, 0.25]}).shape
     (2, 2)
     >>> type(make_frame({"item": ["tea"]}, "pyarrow")).__name__
     'Table'
+    >>> make_frame({"user": np.array([7, "ann"], object)})["user"].to_list()
+    ['7', 'ann']
     """
     kind = kind or DEFAULT_KIND
     if kind not in (*_KINDS, "modin", "cudf"):
         raise ParameterError(f"a frame is one of {', '.join(_KINDS)}, got {kind!r}", parameter="kind")
     try:
-        return nw.from_dict(dict(columns), backend=cast(_Backend, kind)).to_native()
+        given = {name: _of_one_type(values) for name, values in columns.items()}
+        return nw.from_dict(given, backend=cast(_Backend, kind)).to_native()
     except ModuleNotFoundError:
         raise ParameterError(
             f"{kind} is not installed: pip install {kind}, or ask for another", parameter="kind"
         ) from None
+
+
+def _of_one_type(values: Any) -> Any:
+    if not isinstance(values, np.ndarray) or values.dtype != object:
+        return values
+    if not len(values):
+        return values.astype(str)
+    given = values.tolist()
+    kinds = set(map(type, given))
+    if type(None) not in kinds and len(kinds) == 1:
+        return values
+    if len(kinds - {type(None)}) == 1:
+        return given  # a list, as polars does not find the type of an array that begins with None
+    return [None if value is None else str(value) for value in given]
