@@ -266,6 +266,15 @@ class TestFrames:
         frame = pl.DataFrame({"user": ["ann", "bob"], "item": [ITEMS[0], ITEMS[1]]})
         assert set(ease.recommend(frame, users=["bob"])["user"]) == {"bob"}
 
+    def test_weights_are_not_lost_silently(self):
+        frame = pl.DataFrame({"user": list("aabbcc"), "item": list("xyxzyz"), "rating": [5, 1, 4, 2, 1, 3]})
+        weighted = deql.EASE(l2=1.0).fit(deql.read_interactions(frame, weight="rating"))
+        for verb in (weighted.recommend, weighted.score):
+            with pytest.warns(UserWarning, match=r"counts 1, though .*read_interactions\(frame, weight='rating'\)"):
+                verb(frame)
+        weighted.recommend(frame.drop("rating"))
+        deql.EASE(l2=1.0).fit(frame).recommend(frame)
+
     def test_whose_columns_cannot_be_guessed_say_where_to_name_them(self):
         frame = pl.DataFrame({"who": [1], "what": [2], "x": [3]})
         with pytest.raises(DataError, match=r"say user=… with one of .*, in deql.read_interactions, and give what it"):

@@ -101,9 +101,11 @@ def test_are_forgotten_by_a_fit_without_them():
 
 def test_of_users_with_odd_ids_cannot_be_saved(tmp_path):
     data = deql.Interactions.from_pairs([1.5, 2.5], ["a", "b"])
+    model = deql.Popularity().fit(data, keep_data=True)
     with pytest.raises(ModelFileError, match="only if user ids are integers or text"):
-        deql.Popularity().fit(data, keep_data=True).save(tmp_path / "model.deql")
+        model.save(tmp_path / "model.deql")
     assert not list(tmp_path.iterdir())
+    assert "fitted on" in model._repr_html_()  # which has nothing to do with files
 
 
 def test_without_some_times_cannot_be_saved(tmp_path):

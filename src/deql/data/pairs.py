@@ -1,4 +1,4 @@
-"""Pairs of user and item in a frame, in its order and with its repeats."""
+"""What a model asks of a frame beside its interactions: pairs in their order, and whether there are weights."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.lazy import pl
-from deql.data.readers.columns import choose_columns
+from deql.data.readers.columns import choose_columns, find_known
 from deql.data.readers.frames import as_polars, frame_names
 from deql.errors import DataError
 
-__all__ = ["CodedIds", "read_pairs"]
+__all__ = ["CodedIds", "read_pairs", "weight_column"]
 
 
 class CodedIds(NamedTuple):
@@ -43,6 +43,20 @@ def read_pairs(frame: Any) -> tuple[CodedIds, CodedIds]:
             row = both[name].is_null().arg_max()
             raise DataError(f"the frame, row {(row or 0) + 1:,}: the {role} is missing")
     return _coded(both.to_series(0)), _coded(both.to_series(1))
+
+
+def weight_column(frame: Any) -> str | None:
+    """The column of a frame that looks like weights, by its name.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> weight_column(pl.DataFrame({"user": [1], "item": [2], "rating": [5]}))
+    'rating'
+    """
+    names = frame_names(as_polars(frame), "the frame")
+    place = find_known(names, "weight")
+    return None if place is None else names[place]
 
 
 def _coded(column: pl.Series) -> CodedIds:

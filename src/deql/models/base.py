@@ -191,8 +191,9 @@ class Recommender(BulkVerbs):
         histories : Interactions, sparse matrix, frame, or list of lists or mappings of items, optional
             One row, list or mapping for each user: items by id, or by a title that only one item has. Weights are the
             values of a matrix or a mapping, ``{"tea": 2.5, "jam": -1.0}``; in lists every item weighs 1. What weighs 0
-            is not in the history. A frame has a row for each interaction; its columns are found as
-            :func:`deql.read_interactions` does. A model that kept its data (see :meth:`fit`) needs none.
+            is not in the history. A frame has a row for each interaction, which counts 1; its columns are found as
+            :func:`deql.read_interactions` does, which also reads weights. A model that kept its data
+            (see :meth:`fit`) needs none.
         k : int, default 20
             How many items; at most as many as the model knows are returned.
         exclude_seen : bool, default True

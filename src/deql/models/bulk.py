@@ -17,7 +17,7 @@ from deql._system.checks import check_whole
 from deql._system.frames import frame_kind
 from deql._system.lazy import pl
 from deql._system.progress import ProgressCallback, stages
-from deql.data import Interactions, as_interactions
+from deql.data import Interactions
 from deql.data.interactions import InteractionsLike, ItemId, UserId, id_array, is_frame
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.io.frame_stream import STREAM_ENDINGS, write_frames
@@ -78,7 +78,7 @@ class BulkVerbs(FittedModel):
             data = histories
         elif is_frame(histories):
             kind = frame_kind(histories) or "pyarrow"  # what only Arrow knows
-            data = as_interactions(histories)  # type: ignore[arg-type]
+            data = self._from_frame(histories)
         else:
             if users is not None:
                 raise ParameterError(
@@ -168,9 +168,7 @@ class BulkVerbs(FittedModel):
 
     def _score_frame(self, histories: Histories | None, frame: Any, strict: bool) -> Any:
         """The frame's pairs with their scores, in its order."""
-        from deql.data.pairs import (
-            read_pairs,  # it needs what some machines do not have, and ELSA's training does without
-        )
+        from deql.data.pairs import read_pairs  # it needs what ELSA's training does without
 
         (users, rows), (items, places) = read_pairs(frame)
         asked = self._asked(histories, users, strict)

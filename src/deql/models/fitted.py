@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
@@ -23,7 +24,7 @@ from deql.io.model_file import ModelRecord
 from deql.models.estimator import Estimator
 from deql.models.kept_data import kept_arrays, pack_interactions, unpack_interactions
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import Histories, allowed_items, encode_histories
+from deql.ranking.histories import Histories, allowed_items, encode_histories, levels_to_the_caller
 from deql.ranking.item_lookup import TitleIndex
 
 __all__ = ["FittedModel"]
@@ -80,6 +81,7 @@ class FittedModel(Estimator, ABC):
 
     def _as_record(self) -> ModelRecord:
         arrays, facts = self._state()
+        arrays |= pack_interactions(self._kept) if isinstance(self._kept, Interactions) else self._kept or {}
         # Without the parameters that are as by default: older versions, which may not know them, can read the file.
         return ModelRecord(
             type(self).__name__, self._to_config(self.fitted_params_), self.items_, self.titles_, arrays, facts
@@ -98,10 +100,9 @@ class FittedModel(Estimator, ABC):
         return model
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays and plain facts that a model file keeps, beside ids and hyper-parameters."""
-        kept = pack_interactions(self._kept) if isinstance(self._kept, Interactions) else self._kept or {}
+        """Arrays and plain facts that a model file keeps, beside ids, hyper-parameters and interactions."""
         weighted = {} if self.weighted_ is None else {"weighted": self.weighted_}
-        return {"item_counts": self.item_counts_} | kept, {"n_users": self.n_users_} | weighted
+        return {"item_counts": self.item_counts_}, {"n_users": self.n_users_} | weighted
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         """Become fitted from what ``_state`` gave; raises ValueError or KeyError if it does not fit."""
@@ -134,10 +135,25 @@ class FittedModel(Estimator, ABC):
 
     def _with_ids(self, data: InteractionsLike) -> Interactions:
         """Interactions; the columns of a plain matrix are the model's."""
-        if isinstance(data, Interactions) or is_frame(data):
-            return as_interactions(data)
+        if isinstance(data, Interactions):
+            return data
+        if is_frame(data):
+            return self._from_frame(data)
         matrix = self._encode(canonical(data))
         return Interactions(matrix, np.arange(matrix.shape[0]), self.items_, titles=self.titles_)
+
+    def _from_frame(self, frame: Any) -> Interactions:
+        """A frame's interactions, each of which counts 1: worth a warning if the model and the frame have weights."""
+        if self.weighted_:
+            from deql.data.pairs import weight_column  # it needs what ELSA's training does without
+
+            if (name := weight_column(frame)) is not None:
+                warnings.warn(
+                    "every row of the frame counts 1, though the model was fitted with weights: give "
+                    f"deql.read_interactions(frame, weight={name!r}) to use that column",
+                    stacklevel=levels_to_the_caller(),
+                )
+        return as_interactions(frame)
 
     def _encode(self, histories: Histories, where: str = "histories", strict: bool = False) -> csr_array:
         """Histories in the model's columns; ``where`` is what a warning of unknown items calls them."""
