@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info
 import deql
 from deql._system import threads as parallel
 from deql._system.threads import blas_limited, map_ahead, run_slices, set_threads, thread_count
-from deql.data.interactions import canonical
+from deql.data.matrices import canonical
 from deql.errors import ParameterError
 from deql.linalg import parallel_sweep
 from deql.linalg.gram import gram

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
-from deql.data.interactions import canonical
+from deql.data.matrices import canonical
 from deql.linalg.gram import gram, gram_bands, user_weights
 from tests.random_data import ratings
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array, issparse, sparray, spmatrix
+from scipy.sparse import csr_array
 
 from deql._system.frames import make_frame
+from deql.data.id_arrays import as_ids, factorise, id_array
+from deql.data.matrices import SparseMatrix, canonical, masked, shortest_float
 from deql.data.notebook import interactions_html
 from deql.errors import DataError, Setting
 
@@ -24,17 +26,10 @@ __all__ = [
     "Interactions",
     "InteractionsLike",
     "ItemId",
-    "SparseMatrix",
     "Step",
     "UserId",
-    "as_ids",
     "as_interactions",
-    "canonical",
-    "factorise",
-    "id_array",
     "is_frame",
-    "masked",
-    "shortest_float",
 ]
 
 ItemId: TypeAlias = Hashable
@@ -42,9 +37,6 @@ ItemId: TypeAlias = Hashable
 
 UserId: TypeAlias = Hashable
 """What stands for a user, likewise."""
-
-SparseMatrix: TypeAlias = sparray | spmatrix
-"""Any of SciPy's sparse formats."""
 
 
 @dataclass(frozen=True)
@@ -288,91 +280,6 @@ class Interactions:
         return interactions_html(self)
 
 
-def masked(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:
-    """The marked stored values of a matrix, in the same shape.
-
-    Examples
-    --------
-    >>> masked(csr_array([[1.0, 2.0], [0.0, 3.0]]), np.array([False, True, True])).toarray().tolist()
-    [[0.0, 2.0], [0.0, 3.0]]
-    """
-    indptr = np.concatenate([[0], np.cumsum(mask)])[matrix.indptr].astype(matrix.indptr.dtype)
-    return csr_array((matrix.data[mask], matrix.indices[mask], indptr), shape=matrix.shape)
-
-
-def canonical(matrix: Any) -> csr_array:
-    """Float CSR without stored zeros or duplicates, columns sorted; a copy only where needed.
-
-    Examples
-    --------
-    >>> from scipy.sparse import csr_array
-    >>> canonical(csr_array([[1, 0], [2, 3]])).dtype
-    dtype('float32')
-    """
-    if not issparse(matrix):
-        if hasattr(matrix, "columns"):
-            raise DataError(f"expected Interactions or a users × items matrix, got a {type(matrix).__name__}: "
-                            "a frame with a row for each interaction goes through deql.read_interactions")  # fmt: skip
-        matrix = np.asarray(matrix)
-        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-            raise DataError(
-                "expected Interactions or a users × items sparse matrix of numbers, "
-                f"got an array of shape {matrix.shape} and type {matrix.dtype}"
-            )
-    if matrix.dtype.kind not in "biuf":
-        raise DataError(f"the matrix must hold real numbers, got {matrix.dtype}")
-    dtype = np.float64 if matrix.dtype == np.float64 else np.float32
-    if hasattr(matrix, "check_format"):
-        # SciPy takes columns beyond the shape; it and the kernels would read and write beside their arrays.
-        try:
-            check_compressed(type(matrix)(matrix))
-        except ValueError as error:
-            raise DataError(f"the sparse matrix contradicts itself: {error}") from None
-    csr = csr_array(matrix, dtype=dtype)
-    if csr.indices.dtype != np.int32 and max(csr.nnz, *csr.shape) < 2**31:  # half the memory, and one kernel to compile
-        csr = csr_array((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)), shape=csr.shape)
-    if not csr.has_canonical_format or (csr.nnz and not csr.data.all()):
-        csr = csr.copy()
-        csr.sum_duplicates()
-        csr.eliminate_zeros()
-    if not np.isfinite(csr.data).all():  # duplicates can add up to infinity, too
-        place = int(np.flatnonzero(~np.isfinite(csr.data))[0])
-        row = int(np.searchsorted(csr.indptr, place, side="right")) - 1
-        raise DataError(
-            f"row {row}, column {csr.indices[place]} is {csr.data[place]}: remove or replace values that are not finite"
-        )
-    return csr
-
-
-def check_compressed(matrix: Any) -> None:
-    """Raise ValueError unless a sparse matrix is one throughout: the kernels trust where its rows begin and end.
-
-    Examples
-    --------
-    >>> check_compressed(csr_array([[1.0, 0.0], [0.0, 2.0]]))
-    """
-    matrix.check_format(full_check=True)
-    # SciPy looks at differences, which go around where numbers of 32 bits do.
-    ends = getattr(matrix, "indptr", None)
-    if ends is not None and (ends[1:] < ends[:-1]).any():
-        raise ValueError("its rows or columns end before they begin")
-
-
-def shortest_float(values: NDArray[Any]) -> NDArray[Any]:
-    """Single precision where that loses nothing.
-
-    Examples
-    --------
-    >>> shortest_float(np.array([0.5, 3.0])).dtype, shortest_float(np.array([0.1])).dtype
-    (dtype('float32'), dtype('float64'))
-    """
-    if values.dtype == np.float32:
-        return values
-    with np.errstate(over="ignore"):
-        short = values.astype(np.float32)
-    return short if np.array_equal(short, values) else values
-
-
 InteractionsLike: TypeAlias = Interactions | SparseMatrix | NDArray[Any] | IntoFrame
 """What a model can be fitted on: interactions, a users × items matrix whose ids are its row and column numbers, or a
 frame with a row for each interaction."""
@@ -418,46 +325,3 @@ def is_frame(data: Any) -> bool:
     (True, False, False)
     """
     return hasattr(type(data), "columns")  # of the type: a lazy frame's own may take long
-
-
-def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
-    """Ids as an array of integers or objects, checked to be unique and of the right length."""
-    if ids is None:
-        return np.arange(length)
-    array = id_array(ids)
-    if array.shape != (length,):
-        raise DataError(f"{length:,} {what} need {length:,} ids, got {array.shape[0]:,}")
-    if len(set(array.tolist())) != length:
-        raise DataError(f"the ids of {what} must be unique")
-    return array
-
-
-def id_array(ids: ArrayLike) -> NDArray[Any]:
-    """Ids as a flat array of integers or objects."""
-    array = np.asarray(ids)
-    if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):
-        array = np.array(ids, dtype=object)  # else numbers among the text would become text
-    if array.ndim != 1:
-        raise DataError(f"ids must be a flat sequence, got {array.ndim} dimensions")
-    if array.dtype.kind in "iu":
-        if len(array) and array.max() > np.iinfo(np.int64).max:
-            raise DataError(f"the id {array.max()} is too large for a whole number of 64 bits: give the ids as text")
-        return array.astype(np.int64)
-    return array if array.dtype == object else array.astype(object)
-
-
-def factorise(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Sorted distinct ids and the place of each given one among them.
-
-    Examples
-    --------
-    >>> distinct, places = factorise(np.array(["tea", "jam", "tea"], object))
-    >>> distinct.tolist(), places.tolist()
-    (['jam', 'tea'], [1, 0, 1])
-    """
-    try:
-        distinct, places = np.unique(ids, return_inverse=True)
-    except TypeError:
-        kinds = sorted({type(one).__name__ for one in ids.tolist()})
-        raise DataError(f"ids must be all of one kind, got {' and '.join(kinds)}") from None
-    return distinct, places

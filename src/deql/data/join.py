@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.data.interactions import Interactions, Step, factorise, shortest_float
+from deql.data.id_arrays import factorise
+from deql.data.interactions import Interactions, Step
+from deql.data.matrices import shortest_float
 from deql.errors import DataError, ParameterError, Setting
 
 __all__ = ["join"]

@@ -13,7 +13,8 @@ from scipy.sparse import issparse
 
 from deql._system.formatting import parse_bytes
 from deql._system.progress import stages
-from deql.data.interactions import Interactions, SparseMatrix
+from deql.data.interactions import Interactions
+from deql.data.matrices import SparseMatrix
 from deql.data.readers.collect import Collector
 from deql.data.readers.columns import Choice, choose_columns
 from deql.data.readers.encoding import UTF8, check_encoding

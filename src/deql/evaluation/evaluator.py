@@ -15,7 +15,8 @@ from scipy.sparse import csr_array, issparse
 
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions
-from deql.data.interactions import InteractionsLike, is_frame, masked
+from deql.data.interactions import InteractionsLike, is_frame
+from deql.data.matrices import masked
 from deql.errors import DataError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.metrics import METRICS, Metric, parse_metric, parse_metrics

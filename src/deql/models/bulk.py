@@ -18,7 +18,8 @@ from deql._system.frames import frame_kind
 from deql._system.lazy import pl
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions
-from deql.data.interactions import InteractionsLike, ItemId, UserId, id_array, is_frame
+from deql.data.id_arrays import id_array
+from deql.data.interactions import InteractionsLike, ItemId, UserId, is_frame
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.io.frame_stream import STREAM_ENDINGS, write_frames
 from deql.metrics import ndcg

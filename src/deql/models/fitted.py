@@ -16,7 +16,8 @@ from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
-from deql.data.interactions import InteractionsLike, ItemId, canonical, is_frame
+from deql.data.interactions import InteractionsLike, ItemId, is_frame
+from deql.data.matrices import canonical
 from deql.errors import NotFittedError
 from deql.io import model_file
 from deql.io.container import Arrays

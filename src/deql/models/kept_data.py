@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql.data import Interactions
-from deql.data.interactions import UserId, check_compressed, id_array, masked
+from deql.data.id_arrays import id_array
+from deql.data.interactions import UserId
+from deql.data.matrices import check_compressed, masked
 from deql.errors import DataError, ModelFileError, ParameterError, name_some
 from deql.io.container import Arrays, pack_text, unpack_text
 from deql.ranking.histories import levels_to_the_caller

@@ -15,7 +15,7 @@ from scipy.sparse import csc_array, csr_array, issparse
 from deql._system.checks import check_range
 from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, read_only, run_slices
-from deql.data.interactions import check_compressed
+from deql.data.matrices import check_compressed
 from deql.errors import ParameterError
 from deql.io.model_file import vector
 from deql.models.base import Recommender

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from deql.data import Interactions
-from deql.data.interactions import ItemId, SparseMatrix, canonical, masked, shortest_float
+from deql.data.interactions import ItemId
+from deql.data.matrices import SparseMatrix, canonical, masked, shortest_float
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking import NO_ITEM
 from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind

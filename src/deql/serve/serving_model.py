@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.data.interactions import shortest_float
+from deql.data.matrices import shortest_float
 from deql.errors import name_some
 from deql.io.model_file import checksum
 from deql.models import load

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 
 from deql._system.formatting import parse_json
 from deql.data import Interactions, Step
-from deql.data.interactions import InteractionsLike, check_compressed
+from deql.data.interactions import InteractionsLike
+from deql.data.matrices import check_compressed
 from deql.errors import ParameterError, SplitFileError
 from deql.io import container
 from deql.io.container import Arrays, FileKind, pack_text, unpack_text

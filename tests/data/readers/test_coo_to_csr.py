@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deql.data.interactions import shortest_float
+from deql.data.matrices import shortest_float
 from deql.data.readers.coo_to_csr import coo_to_csr
 
 

@@ -16,7 +16,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deql.data.interactions import canonical
+from deql.data.matrices import canonical
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, TileFileError
 from deql.linalg.engines import disk
 from deql.linalg.engines.disk import disk_needed, invert_on_disk, least_budget, working_memory

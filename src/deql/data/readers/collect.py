@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.data.interactions import Interactions, Step, masked, shortest_float
+from deql.data.interactions import Interactions, Step
+from deql.data.matrices import masked, shortest_float
 from deql.data.readers.coo_to_csr import coo_to_csr
 from deql.data.readers.ids import IdEncoder
 from deql.data.readers.parsed_rows import ParsedRows

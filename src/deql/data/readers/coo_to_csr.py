@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.threads import run_slices, thread_count
-from deql.data.interactions import shortest_float
+from deql.data.matrices import shortest_float
 
 __all__ = ["coo_to_csr"]
 
