@@ -26,7 +26,12 @@ def as_ids(ids: ArrayLike | None, length: int, what: str) -> NDArray[Any]:
 
 def id_array(ids: ArrayLike) -> NDArray[Any]:
     """Ids as a flat array of integers or objects."""
-    array = np.asarray(ids)
+    try:
+        # NumPy's own text is as wide everywhere as the longest id.
+        text = isinstance(ids, list | tuple) and bool(ids) and isinstance(ids[0], str)
+        array = np.array(ids, dtype=object) if text else np.asarray(ids)
+    except ValueError:  # of ids like ("ann", 1) some have more parts than others
+        array = np.array(ids, dtype=object)
     if array.dtype.kind == "U" and not isinstance(ids, np.ndarray):
         array = np.array(ids, dtype=object)  # else numbers among the text would become text
     if array.ndim != 1:
