@@ -135,8 +135,9 @@ class TestInteractionsByRows:
         assert DATA.shape == DATA.matrix.shape
 
     def test_columns_are_refused(self):
-        with pytest.raises(DataError, match="indexed by users alone"):
-            DATA[:, 3]
+        for columns in (3, [0, 1], np.array([0, 1])):
+            with pytest.raises(DataError, match="indexed by users alone"):
+                DATA[:, columns]
 
     def test_are_not_gone_through(self):
         with pytest.raises(TypeError):

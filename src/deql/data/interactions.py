@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -170,8 +171,8 @@ class Interactions:
         >>> deql.Interactions.from_pairs(["ann", "ann", "bob"], ["tea", "jam", "tea"])[1:].users.tolist()
         ['bob']
         """
-        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] in (..., slice(None)):
-            rows = rows[0]
+        if isinstance(rows, tuple) and len(rows) == 2 and isinstance(rows[1], slice | EllipsisType):
+            rows = rows[0] if rows[1] in (..., slice(None)) else rows
         if isinstance(rows, tuple):
             raise DataError("interactions are indexed by users alone: take_items takes some of the items")
         return self.take_users(np.arange(self.n_users)[rows] if isinstance(rows, slice) else np.atleast_1d(rows))
