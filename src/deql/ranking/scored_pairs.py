@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.frames import make_frame
+from deql.ranking.notebook import scored_pairs_html, scored_pairs_repr
 
 __all__ = ["ScoredPairs"]
-from deql.ranking.notebook import scored_pairs_html, scored_pairs_repr
 
 
 @dataclass(frozen=True, eq=False)
