@@ -197,9 +197,40 @@ def test_what_people_know_is_below_the_leaderboard():
 def test_what_was_gained_over_what_people_know():
     sentence = summary_sentences(made(GRID, baselines=baselines()))[1]
     assert sentence == (
-        "On the same users popularity has 0.1000, EASE (l2=30) has 0.2800 (the winner: +25.0%), "
-        "EDLAE (l2=3, dropout=0.5) has 0.2900 (the winner: +20.7%)."
+        "On the same users popularity has 0.1000, EASE (l2=30) has 0.2800 (the winner is 25.0% better), "
+        "EDLAE (l2=3, dropout=0.5) has 0.2900 (the winner is 20.7% better)."
     )
+
+
+def test_below_a_standard_error_a_baseline_is_tied():
+    # It was: "the winner: +20.7%", whatever the error.
+    errors = {"EASE": 0.01, "EDLAE": 0.07}
+    sentence = summary_sentences(made(GRID, baselines=baselines(), baseline_errors=errors))[1]
+    assert "EASE (l2=30) has 0.2800 (the winner is 25.0% better)" in sentence
+    assert "EDLAE (l2=3, dropout=0.5) has 0.2900 (tied)." in sentence
+    space = Space(l2=(10.0,), dropout=(0.2, 0.8), b=(0.5, 1.0))
+    better = made(GRID, space, baselines=baselines(0.4), baseline_errors={"EASE": 0.06})
+    assert not any("EASE does better" in one for one in summary_sentences(better))
+
+
+def test_what_was_gained_in_an_error_is_the_other_way_around():
+    # It was: "the winner: +2.7%" of a mean squared error that is larger.
+    names = ["l2", "dropout", "user_power", "b", "xi", "popularity_power", "mse", "recall@20"]
+    ease = dict(zip(names, row(30.0, 0.0, 0.0, 0.0, value=0.2), strict=True))
+    tuning = made([row(value=0.25), row(b=2.0, value=0.3)], metric="mse", baselines={"EASE": ease})
+    assert "EASE (l2=30) has 0.2000 (the winner is 25.0% worse)." in summary_sentences(tuning)[1]
+
+
+def test_a_baseline_that_is_another_or_the_winner_is_told_as_such():
+    known = baselines()
+    tuning = made([row(30.0, 0.0, 0.0, 0.0, value=0.28), row()], baselines=known | {"EDLAE": known["EASE"]})
+    assert summary_sentences(tuning)[1].endswith(
+        "EASE (l2=30) has 0.2800 (the winner itself), and so has EDLAE, which is best where nothing is dropped."
+    )
+
+
+def test_a_single_model_is_not_all_of_them():
+    assert leaderboard_grid(made([row()])).title == "1 model on 1 inverse"
 
 
 def test_a_baseline_outside_the_space_that_does_better_is_told():
