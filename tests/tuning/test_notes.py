@@ -28,7 +28,7 @@ def test_nothing_is_said_where_all_is_well(split):
 def test_a_budget_that_ended_the_search_is_told(split):
     tuning = deql.tune(split, GRID, budget=3)
     assert tuning.left_out == 7
-    assert "The search ended early: 7 more points were to be measured." in tuning.notes
+    assert "The search ended early: 7 more points were to be measured, and a larger --budget goes on." in tuning.notes
     assert tuning.notes[0] in str(tuning)
     assert deql.tune(split, GRID, budget=9).notes[0].startswith("The search ended early: 1 more point was to be")
 

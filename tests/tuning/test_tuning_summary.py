@@ -7,7 +7,7 @@ import pytest
 from deql._system.tables import text_table
 from deql.tuning.space import Space
 from deql.tuning.summary import edges, leaderboard_grid, summary_sentences
-from deql.tuning.tuning_result import BaselineComparison, Tie
+from deql.tuning.tuning_result import BaselineComparison, BCurve, Tie
 from tests.tuning.made import GRID, made, row
 
 
@@ -249,3 +249,14 @@ def test_the_winner_is_shown_among_the_first_rows():
         "With b = 3 it has 0.2970, which is tied (they differ by 0.003, less than one standard error (0.004)): "
         "the simpler model was taken."
     )
+
+
+def test_a_b_that_does_no_better_than_a_passed_over_tie_is_not_advised():
+    # It was: "b = 0.7, which the search did not try, does 0.0003 better: add it with --b", which changed nothing.
+    values = {"ndcg@20": [0.3, 0.302, 0.2, 0.1]}
+    curve = BCurve([0.0, 0.7, 1.0, 2.0], values, {"ndcg@20": [0.01] * 4}, [0.001] * 4)
+    rows = [row(b=1.0, popularity_power=0.1, value=0.304), row(b=0.0)]
+    tuning = replace(made(rows, curve=curve), best=made(rows).table.row(1, named=True))
+    assert any("b = 0.7, which the search did not try" in note for note in tuning.notes)
+    tied = replace(tuning, tie=Tie(made(rows).best, 0.004, 0.005))
+    assert not any("did not try" in note for note in tied.notes)

@@ -49,7 +49,8 @@ def result_notes(tuning: Tuning) -> list[str]:
         found.append(_tie_note(tuning))
     if tuning.left_out:
         left = counted(tuning.left_out, "more point was", "more points were")
-        found.append(f"The search ended early: {left} to be measured.")
+        go_on = ", and a larger --budget goes on" if tuning.complete else ""
+        found.append(f"The search ended early: {left} to be measured{go_on}.")
     if tuning.failures:
         failed = counted(len(tuning.failures), "point", "points")
         found.append(f"{failed} gave no model, such as {tuning.failures[0]}.")
@@ -60,11 +61,13 @@ def result_notes(tuning: Tuning) -> list[str]:
     if tuning.table.height > 1 and values.min() == values.max():
         which = "Both" if tuning.table.height == 2 else f"All {tuning.table.height:,}"
         found.append(f"{which} models did equally well: this space decides nothing.")
-    elif (better := better_b(tuning)) is not None and better[0] not in tuning.space.b:
+    elif (better := better_b(tuning)) is not None:
         b, gain = better
-        found.append(
-            f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it with --b."
-        )
+        # What does no better than the model that the winner is tied with would not change the winner.
+        if b not in tuning.space.b and (tuning.tie is None or gain > tuning.tie.difference):
+            found.append(
+                f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it with --b."
+            )
     return found
 
 
