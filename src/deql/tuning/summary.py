@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deql._system.tables import Cell, Grid, counted, value_cell
-from deql.evaluation.comparison import is_tied
 from deql.evaluation.model_groups import describe
+from deql.evaluation.significance import is_tied
 from deql.metrics import lower_is_better
 from deql.tuning.space import PARAMETERS, Point, ridges_around
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from deql._system.frames import make_frame
 from deql._system.tables import text_table
 from deql.errors import ParameterError
-from deql.evaluation.comparison import LEVEL, is_tied
 from deql.evaluation.model_groups import model_spec
+from deql.evaluation.significance import LEVEL, is_tied
 from deql.metrics import lower_is_better
 from deql.models.linear import LinearAutoencoder
 from deql.plotting.figures import figure

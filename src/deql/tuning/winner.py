@@ -15,8 +15,7 @@ from deql._system.formatting import as_json
 from deql._system.lazy import pl
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
-from deql.evaluation.comparison import is_tied
-from deql.evaluation.significance import paired_t, standard_error
+from deql.evaluation.significance import is_tied, paired_t, standard_error
 from deql.metrics import lower_is_better
 from deql.models import DEQL
 from deql.tuning.baselines import baseline_rows, popularity_row, popularity_values
