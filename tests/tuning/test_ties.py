@@ -47,6 +47,7 @@ def test_a_tie_is_told_and_kept(split, tmp_path):
     "change",
     [
         lambda end: end["best"].update(b=77.0),
+        lambda end: end.pop("best"),
         lambda end: end["tie"].update(error="wide"),
         lambda end: end["tie"].pop("error"),
         lambda end: end["baselines"].update(EASE=0.1),

@@ -77,7 +77,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         })  # fmt: skip
         end, begin = store.journal.records[-1], time.perf_counter()
     tie = Tie(rows[0], *(_numbers(end["tie"][name]) for name in ("difference", "error"))) if end.get("tie") else None
-    winner = rows[0] if tie is None else next((row for row in rows if as_json(row) == end["best"]), None)
+    winner = rows[0] if tie is None else next((row for row in rows if as_json(row) == end.get("best")), None)
     if winner is None:
         raise _damaged_end(store.journal.path)
     if data.final is not data.train:
