@@ -152,7 +152,11 @@ def rival(difference, error, p_value=0.017):
     [
         (
             rival(0.00001, 0.000001),
-            "It is tied with the best with b = 0 (0.3000): they differ by 1e-05, too little to be seen.",
+            "It is tied with the best with b = 0 (0.3000): they differ by less than 0.0001.",
+        ),
+        (
+            rival(0.00007, 0.0004),  # it was "by 7e-05"
+            "It is tied with the best with b = 0 (0.3000): they differ by less than 0.0001.",
         ),
         (
             rival(0.002, 0.003, 0.2),

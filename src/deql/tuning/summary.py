@@ -111,9 +111,9 @@ def _against_zero(tuning: Tuning) -> str:
 
 def _size(difference: float, error: float) -> str:
     """How small a difference is that counts as none."""
-    if abs(difference) < error:
-        return f"they differ by {abs(difference):.1g}, less than one standard error ({error:.1g})"
-    return f"they differ by {abs(difference):.1g}, too little to be seen"
+    if abs(difference) < 0.0001:
+        return "they differ by less than 0.0001"
+    return f"they differ by {abs(difference):.1g}, less than one standard error ({error:.1g})"
 
 
 def _tie_note(tuning: Tuning) -> str:
