@@ -82,7 +82,8 @@ if TYPE_CHECKING:
         UnknownItemError,
     )
     from deql.evaluation import Evaluation, evaluate
-    from deql.evaluation.comparison import Comparison, compare
+    from deql.evaluation.comparison import compare
+    from deql.evaluation.comparison_result import Comparison
     from deql.impute import LinearImputer
     from deql.linalg.planner import plan
     from deql.models import *  # noqa: F403  one list of models, theirs
@@ -103,7 +104,8 @@ __getattr__, __dir__ = lazy_exports(
         "deql.models": models.__all__,
         "deql.impute": ("LinearImputer",),
         "deql.evaluation": ("Evaluation", "evaluate"),
-        "deql.evaluation.comparison": ("Comparison", "compare"),
+        "deql.evaluation.comparison": ("compare",),
+        "deql.evaluation.comparison_result": ("Comparison",),
         "deql._system.threads": ("set_threads",),
         "deql.linalg.planner": ("plan",),
         "deql.tuning": ("tune",),

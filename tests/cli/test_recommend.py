@@ -9,21 +9,7 @@ import pytest
 import deql
 from deql.cli import run
 from deql.cli.user_ids import read_user_ids
-from tests.cli.test_cli import EVENTS, answer, refusal
-
-
-@pytest.fixture
-def events(tmp_path):
-    path = tmp_path / "events.csv"
-    pl.DataFrame(EVENTS).write_csv(path)
-    return path
-
-
-@pytest.fixture
-def model_file(tmp_path, events):
-    path = tmp_path / "shop.deql"
-    assert run(["fit", str(events), "-o", str(path), "--l2", "1"]) == 0
-    return path
+from tests.cli.test_cli import answer, refusal
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 import deql
 from deql import EASE, Interactions, Popularity
 from deql.errors import DeqlError, ParameterError
-from deql.evaluation.comparison import Comparison, compare
+from deql.evaluation.comparison import compare
+from deql.evaluation.comparison_result import Comparison
 from deql.evaluation.significance import holm
 
 METRICS = ("recall@5", "ndcg@5")

@@ -17,6 +17,7 @@ from deql.plotting.plots import Labels
 from deql.report.point_leaderboard import point_leaderboard
 from deql.report.tuning_page import rank_correlation, tuning_page
 from deql.tuning.space import Space
+from deql.tuning.tuning_result import BCurve
 from tests.report.test_pages import NASTY, Outline
 from tests.tuning.made import BETWEEN, GRID, made, row
 from tests.tuning.test_importance import BASELINES
@@ -24,6 +25,19 @@ from tests.tuning.test_importance import BASELINES
 
 def captions(text):
     return re.findall(r"<figcaption>(.*?)</figcaption>", text)
+
+
+def test_the_star_of_the_curve_over_b_is_at_the_b_that_is_saved():
+    # It was at the best b of the curve, "which tried fewer values" beside a tie that was measured.
+    pytest.importorskip("matplotlib", reason="reports need matplotlib")
+    b, errors = [0.0, 0.5, 1.0, 2.0], [0.02] * 4
+    for paired, words in ((0.003, "best at b = 0.5; the winner has 0"), (0.03, "tied with the winner&#39;s 0")):
+        curve = BCurve(b, {"ndcg@20": [0.3, 0.31, 0.2, 0.1]}, {"ndcg@20": errors}, [paired] * 4)
+        page = tuning_page("Tuning", {}, made([row(b=0.0), row(b=0.5, value=0.2)], curve=curve))
+        (caption,) = [one for one in captions(page) if "by b (a = 1)" in one]
+        assert words in caption
+        figure = page[page.index('id="b-ndcg-20-title"') :]
+        assert "b = 0<" in figure[: figure.index("</svg>")]
 
 
 def test_rank_correlation_is_spearmans():

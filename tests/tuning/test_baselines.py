@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import deql
 from deql.tuning.space import ridges_around
@@ -109,6 +110,29 @@ def test_an_error_is_not_for_popularity(split):
     assert np.isnan(tuning.baselines["popularity"]["mse"])
     assert tuning.baselines["popularity"]["ndcg@20"] == means(deql.Popularity(), split)["ndcg@20"]
     assert tuning.best["mse"] <= tuning.baselines["EASE"]["mse"]
+
+
+@pytest.mark.parametrize("search", ["walk", "grid"])
+@pytest.mark.parametrize("metric", ["ndcg@20", "mse"])
+def test_their_errors_are_those_of_the_differences_on_the_same_users(split, search, metric):
+    tuning = deql.tune(split, GRID, metric, search=search, dtype="float64")
+
+    def users(row):
+        model = deql.DEQL(**{name: value for name, value in parameters_of(row).items() if value is not None})
+        return deql.evaluate(model.set_params(dtype="float64").fit(split.train), split.validation, [metric])
+
+    mine = users(tuning.best).per_user[metric]
+    for name in ("EASE", "EDLAE"):
+        expected = stats.sem(mine - users(tuning.baselines[name]).per_user[metric])
+        assert tuning.baseline_errors[name] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_search_that_was_killed_before_its_end_knows_them_all_the_same(split, tmp_path):
+    path, space = tmp_path / "j", SMALL | {"dropout": [0.3, 0.5], "user_power": 0.8}
+    expected = findings(deql.tune(split, space, journal=path))
+    path.write_text("".join(line for line in path.read_text().splitlines(True) if '"step": "end"' not in line))
+    assert findings(deql.tune(split, space, journal=path)) == expected
+    assert set(expected["baseline_errors"]) == {"EASE", "EDLAE"}
 
 
 def test_a_journal_of_a_version_without_them_goes_on(split, tmp_path):

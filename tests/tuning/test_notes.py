@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 import deql
 from deql import Interactions
 from deql.errors import DataError, JournalError, ParameterError
-from deql.tuning.tuning_result import edges
+from deql.tuning.summary import edges
 from tests.tuning.common import SMALL, findings, market
 
 GRID = {"l2": [1, 10, 100], "dropout": [0.2, 0.5, 0.8], "user_power": 0, "b": [0, 1], "popularity_power": 0}
@@ -28,7 +28,7 @@ def test_nothing_is_said_where_all_is_well(split):
 def test_a_budget_that_ended_the_search_is_told(split):
     tuning = deql.tune(split, GRID, budget=3)
     assert tuning.left_out == 7
-    assert "The search ended early: 7 more points were to be measured." in tuning.notes
+    assert "The search ended early: 7 more points were to be measured, and a larger --budget goes on." in tuning.notes
     assert tuning.notes[0] in str(tuning)
     assert deql.tune(split, GRID, budget=9).notes[0].startswith("The search ended early: 1 more point was to be")
 
@@ -63,7 +63,7 @@ def test_few_users_are_told():
 
 def test_a_space_that_decides_nothing_is_told(split):
     tuning = deql.tune(split, SMALL | {"l2": 1e37, "dropout": 0, "b": [1, 2]})
-    assert "All 2 models did equally well: this space decides nothing." in tuning.notes
+    assert "Both models did equally well: this space decides nothing." in tuning.notes
 
 
 def test_a_b_that_was_not_tried_is_told_where_it_is_better(split):

@@ -39,7 +39,7 @@ def test_a_tie_is_told_and_kept(split, tmp_path):
     tuning = deql.tune(split, SPACE, journal=tmp_path / "j")
     assert tuning.tie is not None
     assert any(note.endswith("the simpler model was taken.") for note in tuning.notes)
-    assert "No b above 0 did better" not in tuning.sentence
+    assert "none above 0 did better" not in tuning.sentence
     assert findings(deql.tune(split, SPACE, journal=tmp_path / "j")) == findings(tuning)
 
 
@@ -47,8 +47,10 @@ def test_a_tie_is_told_and_kept(split, tmp_path):
     "change",
     [
         lambda end: end["best"].update(b=77.0),
+        lambda end: end.pop("best"),
         lambda end: end["tie"].update(error="wide"),
         lambda end: end["tie"].pop("error"),
+        lambda end: end["baselines"].update(EASE=0.1),
     ],
 )
 def test_a_tie_that_makes_no_sense_is_not_believed(split, tmp_path, change):

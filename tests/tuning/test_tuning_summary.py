@@ -7,7 +7,7 @@ import pytest
 from deql._system.tables import text_table
 from deql.tuning.space import Space
 from deql.tuning.summary import edges, leaderboard_grid, summary_sentences
-from deql.tuning.tuning_result import BaselineComparison, Tie
+from deql.tuning.tuning_result import BaselineComparison, BCurve, Tie
 from tests.tuning.made import GRID, made, row
 
 
@@ -152,7 +152,11 @@ def rival(difference, error, p_value=0.017):
     [
         (
             rival(0.00001, 0.000001),
-            "It is tied with the best with b = 0 (0.3000): they differ by 1e-05, too little to be seen.",
+            "It is tied with the best with b = 0 (0.3000): they differ by less than 0.0001.",
+        ),
+        (
+            rival(0.00007, 0.0004),  # it was "by 7e-05"
+            "It is tied with the best with b = 0 (0.3000): they differ by less than 0.0001.",
         ),
         (
             rival(0.002, 0.003, 0.2),
@@ -197,9 +201,40 @@ def test_what_people_know_is_below_the_leaderboard():
 def test_what_was_gained_over_what_people_know():
     sentence = summary_sentences(made(GRID, baselines=baselines()))[1]
     assert sentence == (
-        "On the same users popularity has 0.1000, EASE (l2=30) has 0.2800 (the winner: +25.0%), "
-        "EDLAE (l2=3, dropout=0.5) has 0.2900 (the winner: +20.7%)."
+        "On the same users popularity has 0.1000, EASE (l2=30) has 0.2800 (the winner is 25.0% better), "
+        "EDLAE (l2=3, dropout=0.5) has 0.2900 (the winner is 20.7% better)."
     )
+
+
+def test_below_a_standard_error_a_baseline_is_tied():
+    # It was: "the winner: +20.7%", whatever the error.
+    errors = {"EASE": 0.01, "EDLAE": 0.07}
+    sentence = summary_sentences(made(GRID, baselines=baselines(), baseline_errors=errors))[1]
+    assert "EASE (l2=30) has 0.2800 (the winner is 25.0% better)" in sentence
+    assert "EDLAE (l2=3, dropout=0.5) has 0.2900 (tied)." in sentence
+    space = Space(l2=(10.0,), dropout=(0.2, 0.8), b=(0.5, 1.0))
+    better = made(GRID, space, baselines=baselines(0.4), baseline_errors={"EASE": 0.06})
+    assert not any("EASE does better" in one for one in summary_sentences(better))
+
+
+def test_what_was_gained_in_an_error_is_the_other_way_around():
+    # It was: "the winner: +2.7%" of a mean squared error that is larger.
+    names = ["l2", "dropout", "user_power", "b", "xi", "popularity_power", "mse", "recall@20"]
+    ease = dict(zip(names, row(30.0, 0.0, 0.0, 0.0, value=0.2), strict=True))
+    tuning = made([row(value=0.25), row(b=2.0, value=0.3)], metric="mse", baselines={"EASE": ease})
+    assert "EASE (l2=30) has 0.2000 (the winner is 25.0% worse)." in summary_sentences(tuning)[1]
+
+
+def test_a_baseline_that_is_another_or_the_winner_is_told_as_such():
+    known = baselines()
+    tuning = made([row(30.0, 0.0, 0.0, 0.0, value=0.28), row()], baselines=known | {"EDLAE": known["EASE"]})
+    assert summary_sentences(tuning)[1].endswith(
+        "EASE (l2=30) has 0.2800 (the winner itself), and so has EDLAE, which is best where nothing is dropped."
+    )
+
+
+def test_a_single_model_is_not_all_of_them():
+    assert leaderboard_grid(made([row()])).title == "1 model on 1 inverse"
 
 
 def test_a_baseline_outside_the_space_that_does_better_is_told():
@@ -218,3 +253,14 @@ def test_the_winner_is_shown_among_the_first_rows():
         "With b = 3 it has 0.2970, which is tied (they differ by 0.003, less than one standard error (0.004)): "
         "the simpler model was taken."
     )
+
+
+def test_a_b_that_does_no_better_than_a_passed_over_tie_is_not_advised():
+    # It was: "b = 0.7, which the search did not try, does 0.0003 better: add it with --b", which changed nothing.
+    values = {"ndcg@20": [0.3, 0.302, 0.2, 0.1]}
+    curve = BCurve([0.0, 0.7, 1.0, 2.0], values, {"ndcg@20": [0.01] * 4}, [0.001] * 4)
+    rows = [row(b=1.0, popularity_power=0.1, value=0.304), row(b=0.0)]
+    tuning = replace(made(rows, curve=curve), best=made(rows).table.row(1, named=True))
+    assert any("b = 0.7, which the search did not try" in note for note in tuning.notes)
+    tied = replace(tuning, tie=Tie(made(rows).best, 0.004, 0.005))
+    assert not any("did not try" in note for note in tied.notes)

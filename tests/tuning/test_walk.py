@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import deql
 from deql.errors import JournalError
 from deql.tuning.space import Point
+from deql.tuning.summary import best_by_point, edges
 from deql.tuning.trials import TIE
-from deql.tuning.tuning_result import best_by_point, edges
 from deql.tuning.walk import PointGrid, walk
 from tests.tuning.common import findings, market, steps
 

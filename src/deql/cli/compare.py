@@ -16,8 +16,8 @@ from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import print_grid, progress_wanted, say
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
-from deql.evaluation.comparison import Comparison
 from deql.evaluation.comparison import compare as run
+from deql.evaluation.comparison_result import Comparison
 from deql.evaluation.model_groups import model_spec
 from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 from deql.io.atomic import write_text

@@ -9,7 +9,7 @@ from deql._system.tables import Grid, counted, number, value_cell
 from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 
 if TYPE_CHECKING:
-    from deql.evaluation.comparison import Comparison
+    from deql.evaluation.comparison_result import Comparison
     from deql.evaluation.evaluation_result import Evaluation
 
 __all__ = ["comparison_html", "comparison_repr", "evaluation_html", "evaluation_repr"]

@@ -17,7 +17,7 @@ from deql.plotting.plots import Labels
 from deql.split import HeldOut
 
 if TYPE_CHECKING:
-    from deql.evaluation.comparison import Comparison
+    from deql.evaluation.comparison_result import Comparison
     from deql.evaluation.evaluation_result import Evaluation
 
 __all__ = [

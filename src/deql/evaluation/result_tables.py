@@ -20,7 +20,7 @@ from deql._system.tables import (
 from deql.metrics import lower_is_better
 
 if TYPE_CHECKING:
-    from deql.evaluation.comparison import Comparison, Over, PairedTest
+    from deql.evaluation.comparison_result import Comparison, Over, PairedTest
     from deql.evaluation.evaluation_result import Evaluation
 
 __all__ = [

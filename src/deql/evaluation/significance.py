@@ -12,7 +12,10 @@ from scipy.special import ndtr, stdtr
 
 from deql.errors import ParameterError
 
-__all__ = ["holm", "paired_t", "standard_error", "t_tail", "wilcoxon"]
+__all__ = ["LEVEL", "holm", "is_tied", "paired_t", "standard_error", "t_tail", "wilcoxon"]
+
+LEVEL = 0.05
+"""Below it a p-value is called significant."""
 
 # Up to here the signed-rank distribution is counted out; beyond, the normal curve is as good.
 EXACT_PAIRS = 50
@@ -56,6 +59,18 @@ def standard_error(differences: NDArray[np.float64]) -> float:
     """
     n = len(differences)
     return float(np.std(differences, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+
+
+def is_tied(difference: float, error: float) -> bool:
+    """Whether a mean difference is below one standard error, or too small to be seen in four digits.
+
+    Examples
+    --------
+    >>> is_tied(0.0004, 0.0005), is_tied(0.0006, 0.0005), is_tied(0.00004, 0.00001), is_tied(0.01, float("nan"))
+    (True, False, True, False)
+    """
+    # Where a single user differs, the two are equal but for rounding, which must not decide.
+    return abs(difference) < error * (1 - 1e-9) or f"{abs(difference):.4f}" == "0.0000"
 
 
 def t_tail(n: int, mean: float, variance: float, factor: float | None = None) -> float:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from deql._system.tables import Cell, Grid, number, p_value
 from deql.datasets.public import PRESETS
-from deql.evaluation.comparison import LEVEL
+from deql.evaluation.significance import LEVEL
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import ORIGINS
 from deql.paper.paper_datasets import PaperDataset

@@ -9,9 +9,8 @@ from typing import Any
 
 from deql.errors import TooLargeError
 from deql.evaluation import Evaluation
-from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import fit_and_evaluate
-from deql.evaluation.significance import paired_t
+from deql.evaluation.significance import LEVEL, paired_t
 from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.planner.choose import choose_engine
 from deql.models import DEQL

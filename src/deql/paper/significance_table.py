@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.tables import Cell, Grid, number, p_value
-from deql.evaluation.comparison import LEVEL
 from deql.evaluation.model_groups import fit_and_evaluate
 from deql.evaluation.panels import mean_interval
+from deql.evaluation.significance import LEVEL
 from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
 from deql.paper.measurement_log import MeasurementLog, hyper_parameters

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.html import shorten
 from deql.plotting.drawing import Plot, colour_of, ink, on_paper
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def contributions(axes: Axes, values: Sequence[tuple[str, float]]) -> None:
     places = np.arange(len(values))
     axes.barh(places, numbers, height=0.7, color=[colour_of(0 if number >= 0 else 1) for number in numbers])
     axes.axvline(0, color=ink(), linewidth=0.8)
-    axes.set_yticks(places, [_short(name, 32) for name in names])
+    axes.set_yticks(places, [shorten(name, 32) for name in names])
     axes.set_ylim(len(values) - 0.4, -0.6)
     axes.grid(False, axis="y")
     axes.spines["left"].set_visible(False)
@@ -68,11 +69,7 @@ def neighbourhood(axes: Axes, names: Sequence[str], weights: NDArray[np.float64]
         side = "center" if abs(x) < 0.3 else "left" if x > 0 else "right"
         style: dict[str, Any] = {"fontweight": "bold"} if place == 0 else {}
         axes.annotate(
-            _short(name, 24), (x, y), (0 if side == "center" else math.copysign(8, x), 8 if y >= 0 else -8),
+            shorten(name, 24), (x, y), (0 if side == "center" else math.copysign(8, x), 8 if y >= 0 else -8),
             textcoords="offset points", ha=side, va="bottom" if y >= 0 else "top", fontsize=9, zorder=4,
             bbox=on_paper(0.8), annotation_clip=False, **style,
         )  # fmt: skip
-
-
-def _short(name: str, longest: int) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from deql._system.tables import Grid, p_value
-from deql.evaluation.comparison import Comparison
+from deql.evaluation.comparison_result import Comparison
 from deql.evaluation.panels import difference_panel, value_panel
 from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 from deql.report import page

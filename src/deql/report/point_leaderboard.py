@@ -8,6 +8,7 @@ from deql._system import html
 from deql._system.tables import Cell, Grid, counted, value_cell
 from deql.metrics import lower_is_better
 from deql.tuning.space import PARAMETERS, Point
+from deql.tuning.summary import varying
 from deql.tuning.tuning_result import Tuning
 
 __all__ = ["point_leaderboard"]
@@ -39,13 +40,14 @@ def point_leaderboard(tuning: Tuning, rows: int = 12) -> tuple[Grid, dict[int, s
     groups = list(points.values())[:rows]
     baselines = dict(reversed(tuning.baselines.items()))
     shown = [group[0] for group in groups]
-    columns, shared = _varying([*shown, *(row for row in baselines.values() if row["l2"] is not None)], PARAMETERS)
+    columns, shared = varying([*shown, *(row for row in baselines.values() if row["l2"] is not None)])
     metrics = [name for name in tuning.table.columns if name not in PARAMETERS]
     lines = [_line(tuning, str(place), row, columns, metrics) for place, row in enumerate(shown, start=1)]
     lines += [_line(tuning, name, row, columns, metrics) for name, row in baselines.items()]
-    which = f"Best {len(groups):,} of {len(points):,}" if len(groups) < len(points) else f"All {len(points):,}"
+    which = f"Best {len(groups):,} of " if len(groups) < len(points) else "All " * (len(points) > 1)
     models = counted(tuning.table.height, "model", "models")
-    title = f"{which} {'point' if len(points) == 1 else 'points'} of {models}, each with its best rule"
+    title = f"{which}{counted(len(points), 'point', 'points')} of {models}, each with its best rule"
+    title += ", the first with the simpler one that is tied with it" * (tuning.tie is not None)
     words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
     grid = Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *metrics, *columns], lines)
     return grid, {place: _others(tuning, group, metrics) for place, group in enumerate(groups) if len(group) > 1}
@@ -53,19 +55,10 @@ def point_leaderboard(tuning: Tuning, rows: int = 12) -> tuple[Grid, dict[int, s
 
 def _others(tuning: Tuning, group: list[Row], metrics: list[str]) -> str:
     """A point's other rules, as what differs between them."""
-    columns, _ = _varying(group, [name for name in PARAMETERS if name not in Point._fields])
+    columns, _ = varying(group, [name for name in PARAMETERS if name not in Point._fields])
     lines = [_line(tuning, "", row, columns, metrics) for row in group[1:]]
     grid = Grid("", ["", *metrics, *columns], [([""], cells) for _, cells in lines])
     return html.folded(counted(len(group) - 1, "more rule", "more rules"), html.table(grid, _FOLDED, ranked=True))
-
-
-def _varying(rows: list[Row], names: Any) -> tuple[list[str], dict[str, Any]]:
-    """The parameters that differ between rows, and the value of those that do not."""
-    values = {name: {row[name] for row in rows} for name in names}
-    shared = {name: next(iter(several)) for name, several in values.items() if len(several) == 1}
-    if len(rows) == 1:
-        shared = {name: value for name, value in shared.items() if value is None}
-    return [name for name in names if name not in shared], shared
 
 
 def _line(tuning: Tuning, place: str, row: Row, columns: list[str], metrics: list[str]) -> tuple[list[str], list[Cell]]:

@@ -17,7 +17,8 @@ from deql.report.page import Figure
 from deql.report.point_leaderboard import point_leaderboard
 from deql.tuning.importance import Effect, effect_panel, effects
 from deql.tuning.space import PARAMETERS, Point, Space
-from deql.tuning.tuning_result import Tuning, best_by_point, is_between_values, summary_sentences
+from deql.tuning.summary import best_by_point, better_b, is_between_values, summary_sentences
+from deql.tuning.tuning_result import Tuning
 
 __all__ = ["describe_space", "rank_correlation", "tuning_page"]
 
@@ -54,7 +55,8 @@ def _importance(tuning: Tuning, mattered: list[Effect]) -> str:
 
 def _facts(tuning: Tuning) -> dict[str, str]:
     cost = f"{tuning.seconds:.0f} s" if tuning.seconds < 90 else f"{tuning.seconds / 60:.0f} min"
-    measured = f"{tuning.table.height:,} models on {counted(tuning.inverses, 'inverse', 'inverses')}, {cost}"
+    models = counted(tuning.table.height, "model", "models")
+    measured = f"{models} on {counted(tuning.inverses, 'inverse', 'inverses')}, {cost}"
     if tuning.points is not None and tuning.points > tuning.inverses:
         measured += f"; the space has {tuning.points:,} points"
     if tuning.looks.height:
@@ -88,21 +90,24 @@ def describe_space(space: Space) -> str:
 
 
 def _sensitivity(tuning: Tuning, metric: str) -> Figure:
+    """A curve over b, with a star at the winner's b where it decided, else at the best."""
     curve, best = tuning.curve, tuning.best
     top = curve.best(metric)
-    labels = Labels(f"b-{page.anchor(metric)}", f"{metric} by b; best at b = {top:g}", "b", metric)
+    star, where = top, f"best at b = {top:g}"
+    if metric == tuning.metric and best["b"] not in (None, top):
+        star = best["b"]
+        where += f"; the winner has {star:g}" if better_b(tuning) else f", which is tied with the winner's {star:g}"
+    labels = Labels(f"b-{page.anchor(metric)}", f"{metric} by b; {where}", "b", metric)
     colour = list(curve.values).index(metric)
-    drawn = plots.optimum(labels, colour, curve.b, curve.values[metric], curve.errors[metric], curve.b.index(top))
+    drawn = plots.optimum(labels, colour, curve.b, curve.values[metric], curve.errors[metric], curve.b.index(star))
     text = (
-        f"{metric} by b (a = 1), all else as the winner has it: best at b = {top:g}. Band: ± standard error; the users "
+        f"{metric} by b (a = 1), all else as the winner has it: {where}. Band: ± standard error; the users "
         "are the same at every b, so differences along the curve are surer than the band looks."
     )
     if best["b"] is None:
         text += f" The winner itself has xi = {best['xi']:g} and no b."
     elif best["dropout"] == 0:
         text += " Nothing is dropped, so every b above 0 gives the same model."
-    elif metric == tuning.metric and best["b"] != top:
-        text += f" The search, which tried fewer values, chose b = {best['b']:g}."
     return Figure(drawn, text)
 
 

@@ -14,7 +14,7 @@ from deql.evaluation import evaluate
 from deql.metrics import METRICS, parse_metric
 from deql.models import Popularity
 from deql.tuning.space import PARAMETERS, PLAIN, Point, Space
-from deql.tuning.trials import TrialStore, tie
+from deql.tuning.trials import COMPARED, TrialStore, tie
 from deql.tuning.walk import PointGrid, walk
 
 __all__ = ["baseline_rows", "measure_baselines", "popularity_row", "popularity_values"]
@@ -40,11 +40,11 @@ def measure_baselines(store: TrialStore, space: Space) -> None:
 
 def baseline_rows(store: TrialStore) -> dict[str, dict[str, Any]]:
     """The best EASE and the best EDLAE that were measured, by name, as rows of the leaderboard."""
-    places = [point for point in [*store.trials, *store.baselines] if point.user_power == 0]
+    places = [*store.trials, *store.baselines]
     known = [(point, trial) for point in places if (trial := store.plain(point)) is not None and trial.values]
     found = {}
-    for name, dropped in (("EASE", False), ("EDLAE", True)):
-        mine = [(point, trial) for point, trial in known if dropped or point.dropout == 0]
+    for name in ("EASE", "EDLAE"):
+        mine = [(point, trial) for point, trial in known if COMPARED[name](point, PLAIN)]
         if mine:
             # Of equal ones the smaller parameters, as on the leaderboard.
             point, trial = min(mine, key=lambda one: (-store.worth(one[1]), one[0]))

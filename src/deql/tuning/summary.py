@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deql._system.tables import Cell, Grid, counted, value_cell
-from deql.evaluation.comparison import is_tied
 from deql.evaluation.model_groups import describe
+from deql.evaluation.significance import is_tied
 from deql.metrics import lower_is_better
 from deql.tuning.space import PARAMETERS, Point, ridges_around
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from deql.tuning.tuning_result import Tuning
 
 __all__ = [
-    "best_by_point", "edges", "is_between_values", "leaderboard_grid", "result_notes", "result_sentence",
-    "summary_sentences",
+    "best_by_point", "better_b", "edges", "is_between_values", "leaderboard_grid", "result_notes", "result_sentence",
+    "summary_sentences", "varying",
 ]  # fmt: skip
 
 _FEW_USERS = 30
@@ -48,7 +49,8 @@ def result_notes(tuning: Tuning) -> list[str]:
         found.append(_tie_note(tuning))
     if tuning.left_out:
         left = counted(tuning.left_out, "more point was", "more points were")
-        found.append(f"The search ended early: {left} to be measured.")
+        go_on = ", and a larger --budget goes on" if tuning.complete else ""
+        found.append(f"The search ended early: {left} to be measured{go_on}.")
     if tuning.failures:
         failed = counted(len(tuning.failures), "point", "points")
         found.append(f"{failed} gave no model, such as {tuning.failures[0]}.")
@@ -57,12 +59,15 @@ def result_notes(tuning: Tuning) -> list[str]:
             f"{counted(tuning.judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
         )
     if tuning.table.height > 1 and values.min() == values.max():
-        found.append(f"All {tuning.table.height:,} models did equally well: this space decides nothing.")
-    elif (better := _better_b(tuning)) is not None:
+        which = "Both" if tuning.table.height == 2 else f"All {tuning.table.height:,}"
+        found.append(f"{which} models did equally well: this space decides nothing.")
+    elif (better := better_b(tuning)) is not None:
         b, gain = better
-        found.append(
-            f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it with --b."
-        )
+        # What does no better than the model that the winner is tied with would not change the winner.
+        if b not in tuning.space.b and (tuning.tie is None or gain > tuning.tie.difference):
+            found.append(
+                f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it with --b."
+            )
     return found
 
 
@@ -84,7 +89,7 @@ def _against_zero(tuning: Tuning) -> str:
     rival = tuning.rival
     which = "the best with b = 0" if rival.searched else "b = 0 with all else equal"
     if tuning.best["b"] == 0:
-        return "No b above 0 did better." if len(tuning.space.b) > 1 and tuning.tie is None else ""
+        return "Of the b tried, none above 0 did better." if len(tuning.space.b) > 1 and tuning.tie is None else ""
     if rival.difference == 0:
         return f"It does exactly as well as {which}."
     if rival.tied:
@@ -106,9 +111,9 @@ def _against_zero(tuning: Tuning) -> str:
 
 def _size(difference: float, error: float) -> str:
     """How small a difference is that counts as none."""
-    if abs(difference) < error:
-        return f"they differ by {abs(difference):.1g}, less than one standard error ({error:.1g})"
-    return f"they differ by {abs(difference):.1g}, too little to be seen"
+    if abs(difference) < 0.0001:
+        return "they differ by less than 0.0001"
+    return f"they differ by {abs(difference):.1g}, less than one standard error ({error:.1g})"
 
 
 def _tie_note(tuning: Tuning) -> str:
@@ -135,9 +140,10 @@ def _over_baselines(tuning: Tuning) -> list[str]:
             continue
         how = {"EASE": ("l2",), "EDLAE": ("l2", "dropout")}.get(name, ())
         typed = f" ({', '.join(f'{part}={row[part]:g}' for part in how)})" if how else ""
-        gain = f" (the winner: {(value - row[metric]) / row[metric]:+.1%})" if how and row[metric] else ""
-        gain = " (the same)" if f"{value:.4f}" == f"{row[metric]:.4f}" else gain
-        words.append(f"{name}{typed} has {row[metric]:.4f}{gain}")
+        if name == "EDLAE" and row == tuning.baselines.get("EASE"):
+            words.append("and so has EDLAE, which is best where nothing is dropped")
+        else:
+            words.append(f"{name}{typed} has {row[metric]:.4f}{_gain(tuning, name) if how else ''}")
     if not words:
         return []
     found = [f"On the same users {', '.join(words)}."]
@@ -145,17 +151,30 @@ def _over_baselines(tuning: Tuning) -> list[str]:
     for name in ("EASE", "EDLAE"):
         row = tuning.baselines.get(name, tuning.best)
         lacking = [axis for axis in PARAMETERS if row[axis] == 0 and 0.0 not in (getattr(tuning.space, axis) or (0.0,))]
-        if lacking and sign * row[metric] > sign * value:
+        tied = is_tied(value - row[metric], tuning.baseline_errors.get(name, math.nan))
+        if lacking and not tied and sign * row[metric] > sign * value:
             axes = " and ".join(f"--{axis.replace('_', '-')}" for axis in lacking)
             return [*found, f"{name} does better, and this space does not have it: add 0 to {axes}."]
     return found
 
 
-def _better_b(tuning: Tuning) -> tuple[float, float] | None:
+def _gain(tuning: Tuning, name: str) -> str:
+    """How much better the winner is than a baseline, or that it is not."""
+    metric, row = tuning.metric, tuning.baselines[name]
+    difference = tuning.best[metric] - row[metric]
+    if row == tuning.best:
+        return " (the winner itself)"
+    if is_tied(difference, tuning.baseline_errors.get(name, math.nan)):
+        return " (tied)"
+    way = "better" if (difference < 0) == lower_is_better(metric) else "worse"
+    return f" (the winner is {abs(difference) / row[metric]:.1%} {way})" if row[metric] else ""
+
+
+def better_b(tuning: Tuning) -> tuple[float, float] | None:
     """The best b of the curve and its gain, if that is another than the winner's by more than a standard error."""
     curve, metric, mine = tuning.curve, tuning.metric, tuning.best["b"]
     b = curve.best(metric)
-    if mine is None or b == mine or b in tuning.space.b:
+    if mine is None or b == mine:
         return None
     place = curve.b.index(b)
     gain = abs(curve.values[metric][place] - curve.values[metric][curve.b.index(mine)])
@@ -187,11 +206,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     metrics = [name for name in table.columns if name not in PARAMETERS]
     best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
     baselines = [row for row in tuning.baselines.values() if row["l2"] is not None]
-    values = {name: {row[name] for row in [*shown, *baselines]} for name in PARAMETERS}
-    shared = {name: next(iter(several)) for name, several in values.items() if len(several) == 1}
-    if len(shown) == 1:
-        shared = {name: value for name, value in shared.items() if value is None}
-    columns = [name for name in PARAMETERS if name not in shared]
+    columns, shared = varying([*shown, *baselines] if len(shown) > 1 else shown)
 
     def line(place: str, row: dict[str, Any]) -> tuple[list[str], list[Cell]]:
         cells = [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
@@ -202,13 +217,25 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
         places[id(shown[-1])] = str(table.to_dicts().index(tuning.best) + 1)
     lines = [line(places[id(row)], row) for row in shown]
     lines += [line(name, row) for name, row in reversed(tuning.baselines.items())]
-    of = f"Best {len(shown)} of {table.height:,}" if len(shown) < table.height else f"All {table.height:,}"
-    title = f"{of} {'model' if table.height == 1 else 'models'} on {counted(tuning.inverses, 'inverse', 'inverses')}"
+    of = f"Best {len(shown)} of " if len(shown) < table.height else "All " * (table.height > 1)
+    title = f"{of}{counted(table.height, 'model', 'models')} on {counted(tuning.inverses, 'inverse', 'inverses')}"
     if tuning.baseline_inverses:
         title += f", {tuning.baseline_inverses} more to compare with"
     words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
     words += [f"no {name}" for name, value in shared.items() if value is None and getattr(tuning.space, name)]
     return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
+
+
+def varying(rows: list[dict[str, Any]], names: Sequence[str] = PARAMETERS) -> tuple[list[str], dict[str, Any]]:
+    """The parameters that differ between rows, and the value of those that do not.
+
+    Of a single row they are all shown, but for those that it does not have.
+    """
+    values = {name: {row[name] for row in rows} for name in names}
+    shared = {name: next(iter(several)) for name, several in values.items() if len(several) == 1}
+    if len(rows) == 1:
+        shared = {name: value for name, value in shared.items() if value is None}
+    return [name for name in names if name not in shared], shared
 
 
 def edges(tuning: Tuning) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from deql._system.formatting import show_seconds
+from deql._system.tables import counted
 from deql.errors import DeqlError, JournalError
 from deql.evaluation import Evaluation
 from deql.evaluation.model_groups import LogCallback
@@ -20,7 +21,7 @@ from deql.tuning.budget import Budget, inverses_of_screening
 from deql.tuning.space import PLAIN, Point, RuleParameters, format_parameters
 from deql.tuning.trainer import Trainer
 
-__all__ = ["TIE", "Trial", "TrialStore", "tie"]
+__all__ = ["COMPARED", "TIE", "Trial", "TrialStore", "tie"]
 
 TIE = 0.1
 """Of the metric's standard error over users: a gain below it is a tie.
@@ -29,6 +30,12 @@ Neighbours have most users' lists in common, so that their difference has a stan
 that of the metric itself: this is no more than one of those.
 """
 
+COMPARED: dict[str, Callable[[Point, RuleParameters], bool]] = {
+    "b = 0": lambda point, rule: rule.get("b") == 0,
+    "EASE": lambda point, rule: rule == PLAIN and point.user_power == 0 and point.dropout == 0,
+    "EDLAE": lambda point, rule: rule == PLAIN and point.user_power == 0,
+}
+"""What the winner is compared with on the same users: the best model of each kind."""
 
 _SILENCE_SECONDS = 10.0
 """How long screening may take in a log without a line."""
@@ -112,8 +119,7 @@ class TrialStore:
         self.guessed = False
         self.left_out = 0
         self._told = time.perf_counter()
-        self.zero: tuple[Point, RuleParameters, Evaluation] | None = None
-        self._zero_key: tuple[Any, ...] = (math.inf,)
+        self._kept: dict[str, tuple[tuple[float, Point, int], RuleParameters, Evaluation]] = {}
         self.screening_cost = 0.0
         if self.small is not None:
             self.screening_cost = inverses_of_screening(self.small.data, self.full.data, len(self.rules))
@@ -191,7 +197,7 @@ class TrialStore:
             # Where a bar shows how far it is, nobody needs lines.
             if self.tell is not None and not self.full.progress and time.perf_counter() - self._told > _SILENCE_SECONDS:
                 self._told = time.perf_counter()
-                self.tell(f"{len(self.screened)} points screened")
+                self.tell(f"{counted(len(self.screened), 'point', 'points')} screened")
         return self.worth(self.screened[point])
 
     def measure(self, point: Point, journaled: bool = True) -> float:
@@ -205,7 +211,7 @@ class TrialStore:
             if journaled:
                 self._append("point", trial)
             self.trials[point] = trial
-            self._keep_zero(trial, found)
+            self._keep(trial, self.rules, found, COMPARED)
             if self.tell is not None:
                 self.tell(self._line(trial))
         return self.worth(self.trials[point])
@@ -226,12 +232,13 @@ class TrialStore:
         if trial is None:
             if not self._has_room(self.whole_budget):
                 return None
-            trial, _ = self._run(self.full, point, self.metrics, [PLAIN])
+            trial, found = self._run(self.full, point, self.metrics, [PLAIN])
             self._append("baseline", trial)
             self.baselines[point] = trial
+            self._keep(trial, [PLAIN], found, ("EASE", "EDLAE"))
             if self.tell is not None:
-                found = trial.failure or f"{self.metrics[0]} {trial.values[self.metrics[0]][0]:.4f}"
-                self.tell(f"{name} to compare with: {format_parameters(point._asdict())}: {found}")
+                words = trial.failure or f"{self.metrics[0]} {trial.values[self.metrics[0]][0]:.4f}"
+                self.tell(f"{name} to compare with: {format_parameters(point._asdict())}: {words}")
         return self.worth(trial)
 
     def best_so_far(self) -> Point | None:
@@ -279,15 +286,21 @@ class TrialStore:
             error = found[best].standard_errors[metrics[0]]
         return Trial(point, values, time.perf_counter() - begin, failure, error), found
 
-    def _keep_zero(self, trial: Trial, found: list[Evaluation]) -> None:
-        """Keep the best evaluation with b = 0, chosen as the leaderboard orders its rows."""
-        if trial.failure is not None:
-            return
-        values = trial.values[self.metrics[0]]
-        for place, rule in enumerate(self.rules):
-            key = (-self._sign * values[place], trial.point, place)
-            if rule.get("b") == 0 and key < self._zero_key:
-                self._zero_key, self.zero = key, (trial.point, rule, found[place])
+    def kept(self, kind: str, point: Point, rule: RuleParameters) -> Evaluation | None:
+        """The users' values of the best of a kind, if it is this one and no earlier run measured it."""
+        if kind not in self._kept:
+            return None
+        (_, its_point, _), its_rule, found = self._kept[kind]
+        return found if (its_point, its_rule) == (point, rule) else None
+
+    def _keep(self, trial: Trial, rules: list[RuleParameters], found: list[Evaluation], kinds: Iterable[str]) -> None:
+        """Keep the best evaluation of each kind, chosen as the leaderboard orders its rows."""
+        for place, one in enumerate(found if trial.failure is None else []):
+            key = (-self._sign * one.means[self.metrics[0]], trial.point, place)
+            for kind in kinds:
+                is_first = kind not in self._kept or key < self._kept[kind][0]
+                if is_first and COMPARED[kind](trial.point, rules[place]):
+                    self._kept[kind] = key, rules[place], one
 
     def _trial_seconds(self) -> float:
         """Of a trial, as they were so far."""

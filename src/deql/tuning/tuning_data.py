@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike
+from deql.data.join import join
 from deql.errors import DataError, ParameterError
 from deql.io.container import digest
 from deql.split import HeldOut, Split, hold_out_users, split_weak
@@ -111,26 +110,8 @@ def all_interactions(split: Split) -> Interactions:
     """
     held = [part for part in (split.validation, split.test) if part is not None]
     parts = [split.train, *(one for part in held for one in (part.seen, part.held_out))]
-    users, items = (
-        {one: place for place, one in enumerate(dict.fromkeys(chain(*several)))}
-        for several in ([part.users.tolist() for part in parts], [part.items.tolist() for part in parts])
-    )
-    rows, columns, values = [], [], []
-    for part in parts:
-        of_user = np.array([users[user] for user in part.users.tolist()], np.int64)
-        of_item = np.array([items[item] for item in part.items.tolist()], np.int64)
-        rows.append(np.repeat(of_user, np.diff(part.matrix.indptr)))
-        columns.append(of_item[part.matrix.indices])
-        values.append(part.matrix.data)
-    # Published splits show in a part what is in another: the first one counts.
-    places = np.concatenate(rows) * len(items) + np.concatenate(columns)
-    unique, first = np.unique(places, return_index=True)
-    matrix = csr_array(
-        (np.concatenate(values)[first], (unique // len(items), unique % len(items))), shape=(len(users), len(items))
-    )
-    whole = Interactions.from_csr(matrix, users=list(users), items=list(items))
-    titles = split.train.titles
-    return whole if titles is None or len(items) != len(titles) else replace(whole, titles=titles)
+    # Published splits show in a part what is in another, which counts once.
+    return join(*(replace(part, times=None) for part in parts), weights="max")
 
 
 def sample_items(data: TuningData, share: float, users: int, seed: int) -> TuningData:

@@ -10,39 +10,21 @@ from typing import TYPE_CHECKING, Any
 from deql._system.frames import make_frame
 from deql._system.tables import text_table
 from deql.errors import ParameterError
-from deql.evaluation.comparison import LEVEL, is_tied
 from deql.evaluation.model_groups import model_spec
+from deql.evaluation.significance import LEVEL, is_tied
 from deql.metrics import lower_is_better
 from deql.models.linear import LinearAutoencoder
 from deql.plotting.figures import figure
 from deql.tuning.importance import effect_panel, effects
 from deql.tuning.notebook import curve_html, tuning_html, tuning_repr
 from deql.tuning.space import Space
-from deql.tuning.summary import (
-    best_by_point,
-    edges,
-    is_between_values,
-    leaderboard_grid,
-    result_notes,
-    result_sentence,
-    summary_sentences,
-)
+from deql.tuning.summary import edges, leaderboard_grid, result_notes, result_sentence, summary_sentences
 
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-__all__ = [
-    "BCurve",
-    "BaselineComparison",
-    "Tie",
-    "Tuning",
-    "best_by_point",
-    "edges",
-    "is_between_values",
-    "leaderboard_grid",
-    "summary_sentences",
-]
+__all__ = ["BCurve", "BaselineComparison", "Tie", "Tuning"]
 
 
 @dataclass(frozen=True)
@@ -179,6 +161,9 @@ class Tuning:
         What people know already, measured on the same validation users: "popularity", the best "EASE" (b, dropout and
         powers 0) and the best "EDLAE" (b and powers 0), each with the columns of ``table``. One that a budget left no
         room for is not there.
+    baseline_errors : dict of str to float
+        For EASE and EDLAE the standard error of the winner's difference from each in ``metric``, on the same users;
+        where it is not known they are not there.
     baseline_inverses : int
         How many inverses were made for them alone.
     tie : Tie or None
@@ -204,6 +189,7 @@ class Tuning:
     seconds: float
     journal: Path | None
     baselines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    baseline_errors: dict[str, float] = field(default_factory=dict)
     baseline_inverses: int = 0
     tie: Tie | None = None
 
@@ -235,7 +221,8 @@ class Tuning:
             "failures": self.failures, "notes": self.notes, "edges": edges(self),
             "models": self.table.height, "seconds": self.seconds,
             "journal": None if self.journal is None else str(self.journal),
-            "baselines": self.baselines, "baseline_inverses": self.baseline_inverses,
+            "baselines": self.baselines, "baseline_errors": self.baseline_errors,
+            "baseline_inverses": self.baseline_inverses,
         }  # fmt: skip
 
     def to_frame(self, kind: str | None = None) -> Any:

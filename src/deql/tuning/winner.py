@@ -15,8 +15,7 @@ from deql._system.formatting import as_json
 from deql._system.lazy import pl
 from deql.errors import DataError, JournalError
 from deql.evaluation import Evaluation, evaluate
-from deql.evaluation.comparison import is_tied
-from deql.evaluation.significance import paired_t, standard_error
+from deql.evaluation.significance import is_tied, paired_t, standard_error
 from deql.metrics import lower_is_better
 from deql.models import DEQL
 from deql.tuning.baselines import baseline_rows, popularity_row, popularity_values
@@ -32,6 +31,7 @@ CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
 _ROUNDING = 1e-3
 """How far apart a measurement and its repetition may be: other threads or processors round otherwise."""
 
+_ZERO = "b = 0"
 _TESTED = ("value", "difference", "p_value")
 
 Row = dict[str, Any]
@@ -70,14 +70,14 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         or (end.get("tie") or {"parameters": end.get("best")})["parameters"] != as_json(rows[0])
         or end.get("complete") != complete
     ):
-        facts, fitted = _examine(store, rows, is_above_floor)
+        facts, fitted = _examine(store, rows, baselines, is_above_floor)
         store.journal.append({
             "step": "end", **facts, "popularity": popularity_values(store), "complete": complete,
             "seconds": time.perf_counter() - begin,
         })  # fmt: skip
         end, begin = store.journal.records[-1], time.perf_counter()
     tie = Tie(rows[0], *(_numbers(end["tie"][name]) for name in ("difference", "error"))) if end.get("tie") else None
-    winner = rows[0] if tie is None else next((row for row in rows if as_json(row) == end["best"]), None)
+    winner = rows[0] if tie is None else next((row for row in rows if as_json(row) == end.get("best")), None)
     if winner is None:
         raise _damaged_end(store.journal.path)
     if data.final is not data.train:
@@ -89,6 +89,11 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     numbers = {name: _numbers(end["rival"].get(name)) for name in (*_TESTED, "error")}
     # Journals of earlier versions have no popularity.
     popularity = _numbers(end["popularity"]) if "popularity" in end else popularity_values(store)
+    # A search that goes on may have found better ones.
+    errors = {
+        name: _numbers(one["error"]) for name, one in end.get("baselines", {}).items()
+        if one["parameters"] == as_json(baselines.get(name))
+    }  # fmt: skip
     baselines = {"popularity": popularity_row(popularity)} | baselines
     return Tuning(
         model=model, table=_frame(rows, store.metrics), metric=store.metrics[0], best=winner,
@@ -97,7 +102,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         ridges=space.ridges(trainer.mean_diagonal(winner["user_power"])), points=points,
         inverses=sum(trial.failure is None for trial in store.trials.values()),
         left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
-        tie=tie, baselines=baselines,
+        tie=tie, baselines=baselines, baseline_errors=errors,
         baseline_inverses=sum(trial.failure is None for trial in store.baselines.values()),
     )  # fmt: skip
 
@@ -111,6 +116,8 @@ def _check_end(end: dict[str, Any] | None, path: Path | None) -> None:
             for number in (end["judged"], end.get("seconds", 0.0), *(end["rival"][name] for name in _TESTED)):
                 _numbers(number) + 0.0
             dict(_numbers(end.get("popularity", {})))
+            for one in end.get("baselines", {}).values():
+                _numbers(one["error"]) + len(one["parameters"])
             if end.get("tie"):
                 tie = Tie(**end["tie"])
                 _numbers(tie.difference) + _numbers(tie.error)
@@ -131,17 +138,19 @@ def _numbers(plain: Any) -> Any:
     return float("nan") if plain is None else float(plain)
 
 
-def _examine(store: TrialStore, rows: list[Row], allowed: Callable[[Row], bool]) -> tuple[dict[str, Any], DEQL]:
-    """The winner, its curve over b, its baseline and the number of validation users; and a model on its P."""
+def _examine(
+    store: TrialStore, rows: list[Row], baselines: dict[str, Row], allowed: Callable[[Row], bool]
+) -> tuple[dict[str, Any], DEQL]:
+    """The winner, its curve over b, what it is compared with and how many users did that; and a model on its P."""
     metric, trainer, leader = store.metrics[0], store.full, rows[0]
     searched = next((row for row in rows if row["b"] == 0), None)
-    apart = None
-    # The baseline first, so that two inverses are never there at once.
-    if searched is not None and Point.of(searched) != Point.of(leader):
-        if store.zero is not None and store.zero[:2] == (Point.of(searched), _rule(searched)):
-            apart = store.zero[2]
-        else:  # an earlier run measured it
-            apart = trainer.evaluate(Point.of(searched), [_rule(searched)], [metric])[0]
+    compared = baselines | ({} if searched is None else {_ZERO: searched})
+    # What has another P first, so that two inverses are never there at once. What an earlier run measured is not kept.
+    theirs = {
+        name: store.kept(name, Point.of(row), _rule(row))
+        or trainer.evaluate(Point.of(row), [_rule(row)], [metric])[0]
+        for name, row in compared.items() if Point.of(row) != Point.of(leader)
+    }  # fmt: skip
     fitted = trainer.fit(Point.of(leader))
     mine = [row for row in rows if Point.of(row) == Point.of(leader)]
 
@@ -158,11 +167,15 @@ def _examine(store: TrialStore, rows: list[Row], allowed: Callable[[Row], bool])
         )
     place = _simplest_tied(mine, [one.per_user[metric] for one in found], allowed)
     winner, best = mine[place], found[place]
-    zero = searched or winner | {"b": 0.0, "xi": None}
+    compared.setdefault(_ZERO, winner | {"b": 0.0, "xi": None})
+    here = [name for name in compared if name not in theirs]
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
-    beside, *curve = values([
-        _rule(zero), *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs)
+    beside = values([
+        *(_rule(compared[name]) for name in here),
+        *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs),
     ])  # fmt: skip
+    theirs |= dict(zip(here, beside, strict=False))
+    curve = beside[len(here) :]
     over_b = BCurve(
         bs,
         {name: [one.means[name] for one in curve] for name in store.metrics},
@@ -173,9 +186,11 @@ def _examine(store: TrialStore, rows: list[Row], allowed: Callable[[Row], bool])
     if place:
         lead = found[0].per_user[metric] - best.per_user[metric]
         tie = vars(Tie(leader, float(np.abs(lead.mean())), standard_error(lead)))
-    baseline = _compare(metric, best, apart or beside, zero, searched is not None)
+    rival = _compare(metric, best, theirs[_ZERO], compared[_ZERO], searched is not None)
+    errors = {name: standard_error(best.per_user[metric] - theirs[name].per_user[metric]) for name in baselines}
     facts = {
-        "best": winner, "tie": tie, "curve": vars(over_b), "rival": vars(baseline), "judged": len(best.users)
+        "best": winner, "tie": tie, "curve": vars(over_b), "rival": vars(rival), "judged": len(best.users),
+        "baselines": {name: {"parameters": row, "error": errors[name]} for name, row in baselines.items()},
     }  # fmt: skip
     return facts, fitted
 
