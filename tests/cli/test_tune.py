@@ -182,6 +182,16 @@ class TestTune:
         assert command == ["deql", "evaluate", str(folder / source), spec]
         assert answer(capsys, *command[1:])["models"][0]["means"]
 
+    @pytest.mark.parametrize("refit", ["train", "all"])
+    @pytest.mark.parametrize("source", ["events.csv", "events.split"])
+    def test_keeps_the_data_that_the_winner_was_fitted_on(self, capsys, folder, tmp_path, source, refit):
+        out = tmp_path / "shop.deql"
+        shown(capsys, "tune", folder / source, "-o", out, *AXES, "--refit", refit, "--keep-data")
+        found = deql.load(out)
+        assert found.data_.n_users == found.n_users_
+        again = type(found)(**found.get_params()).fit(found.data_)
+        np.testing.assert_allclose(found.weights(), again.weights(), atol=1e-5)
+
     def test_the_winner_can_be_typed(self, capsys, folder, tmp_path):
         out, again = tmp_path / "a.deql", tmp_path / "b.deql"
         ridges = ["--l2", "3.0000000000000004,0.1", "--b", "0.30000000000000004", "--user-power", "0.7"]

@@ -14,7 +14,7 @@ import deql
 from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.model_specs import MODEL_KINDS, parse_spec, typed_parameters
-from deql.cli.options import AsJson, TableOptions, with_options
+from deql.cli.options import AsJson, KeepData, TableOptions, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError, TileFileError
@@ -62,9 +62,7 @@ def fit(
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
-    keep_data: Annotated[
-        bool, typer.Option("--keep-data", help="Keep the data in the model file, to recommend by user id.")
-    ] = False,
+    keep_data: KeepData = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
     ] = False,

@@ -19,8 +19,8 @@ from deql.data.read import read_interactions
 from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "Encoding", "HowMany", "MaxUnpacked", "ModelFile", "OnMissing", "Seed", "TableFile", "TableOptions",
-    "show_steps", "with_options",
+    "AsJson", "Encoding", "HowMany", "KeepData", "MaxUnpacked", "ModelFile", "OnMissing", "Seed", "TableFile",
+    "TableOptions", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -31,6 +31,9 @@ MaxUnpacked = Annotated[
     str | None, typer.Option(help="What a packed file may unpack to (1GiB or 100 times its size).", metavar="20GiB")
 ]
 Encoding = Annotated[str, typer.Option(help="What text files are written in, such as latin-1.")]
+KeepData = Annotated[
+    bool, typer.Option("--keep-data", help="Keep the data in the model file, to recommend by user id.")
+]
 OnMissing = Annotated[
     Literal["error", "skip"], typer.Option(help="Rows without a user or item: an error, or skipped and counted.")
 ]

@@ -11,7 +11,7 @@ import typer
 
 import deql
 from deql.cli import data_source
-from deql.cli.options import AsJson, TableOptions, with_options
+from deql.cli.options import AsJson, KeepData, TableOptions, with_options
 from deql.cli.output import (
     console,
     curve_table,
@@ -38,6 +38,7 @@ from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.summary import leaderboard_grid, summary_sentences
 from deql.tuning.tuner import metrics_for
+from deql.tuning.tuning_data import refit_data
 
 __all__ = ["tune"]
 
@@ -113,6 +114,7 @@ def tune(
     refit: Annotated[
         Refit, typer.Option(help="What to fit the best on: the training part, or everything, to deploy it.")
     ] = "train",
+    keep_data: KeepData = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many points and inverses, and how long it takes.")
     ] = False,
@@ -160,6 +162,9 @@ def tune(
         say(f"no model was saved, but what was measured is kept in {journal}: the same command goes on from there")
         raise
     tuning.model.progress = False
+    if keep_data:
+        everything = refit_data(split, final)
+        tuning.model._kept = split.train if everything is None else everything
     tuning.model.save(out)
     if report is not None:
         about = {"Data": data.name, "Split": split.describe(), "Search": how.search}
