@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+import numpy as np
+
 from deql._system.lazy import nw
 from deql.errors import ParameterError
 
@@ -46,9 +48,16 @@ def make_frame(columns: Mapping[str, Any], kind: str | None = None) -> Any:
     kind = kind or DEFAULT_KIND
     if kind not in (*_KINDS, "modin", "cudf"):
         raise ParameterError(f"a frame is one of {', '.join(_KINDS)}, got {kind!r}", parameter="kind")
+    typed = {name: _typed(values) for name, values in columns.items()}
     try:
-        return nw.from_dict(dict(columns), backend=cast(_Backend, kind)).to_native()
+        return nw.from_dict(typed, backend=cast(_Backend, kind)).to_native()
     except ModuleNotFoundError:
         raise ParameterError(
             f"{kind} is not installed: pip install {kind}, or ask for another", parameter="kind"
         ) from None
+
+
+def _typed(values: Any) -> Any:
+    """Text in place of objects where there is no value to tell the type by: polars could not write or join them."""
+    empty = isinstance(values, np.ndarray) and values.dtype == object and not values.size
+    return values.astype(str) if empty else values
