@@ -153,3 +153,10 @@ def test_reprs_worked_out_by_hand():
     assert repr(model.explain(["egg", "tea"], "jam")).startswith("Explanation('jam': 0.7")
     assert repr(model.explain([], "jam")) == "Explanation('jam': 0.75 = 0.75)"
     assert repr(deql.HeldOut(data, data)) == "HeldOut(4 users × 3 items, 8 seen, 8 held out)"
+
+
+def test_facts_in_the_words_of_the_command_line(shown):
+    words = Outline(Interactions.from_pairs(["ann", "bob"], ["tea", "jam"])._repr_html_()).texts
+    for part in ("2, each with 1 item", "2, each with 1 user", "2, 50.00% of all pairs"):
+        assert part in words
+    assert re.search(r"residual</dt><dd>\de-\d\d<", shown["fitted"]._repr_html_())

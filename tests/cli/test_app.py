@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import io
 import signal
 import subprocess
 import sys
@@ -40,11 +41,26 @@ def test_python_m_deql_is_the_command():
         (["data", "info"], "Missing argument 'DATA'. (deql data info --help shows how)"),
         (["data", "inof"], "Did you mean 'info'? (deql data --help shows how)"),
         (["fit", "a.csv", "--pop-power", "1"], "--user-power) (deql fit --help shows how)"),
+        (["data", "split", "a.csv", "--protocol", "zeit"], "Invalid value for '--protocol': 'zeit' is not one of"),
         (["nothing"], "No such command 'nothing'. (deql --help shows how)"),
     ],
 )
 def test_a_slip_names_the_help_that_shows_how(capsys, arguments, said):
     assert said in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["data", "info", "events.csv", "--json"]])
+def test_a_reader_that_has_seen_enough_is_no_failure(monkeypatch, tmp_path, arguments):
+    (tmp_path / "events.csv").write_text("user,item\nann,tea\nann,jam\nbob,tea\n")
+    monkeypatch.chdir(tmp_path)
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert run(arguments) == 0
+    sys.stdout.close()
 
 
 @pytest.mark.parametrize("arguments", [[], ["data"]])

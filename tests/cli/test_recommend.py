@@ -141,3 +141,46 @@ def test_ndjson_has_a_line_for_each_row(tmp_path, kept):
     out = tmp_path / "lists.ndjson"
     run(["recommend", str(kept), "--all-users", "-k", "1", "-o", str(out)])
     assert json.loads(out.read_text().splitlines()[0])["user"] == "ann"
+
+
+def test_ids_of_users_in_a_table_of_another_country(tmp_path):
+    path = tmp_path / "users.csv"
+    path.write_bytes("Größe;user\n1;jörg\n2;ann\n".encode("latin-1"))
+    known = np.array(["ann", "jörg"], object)
+    assert read_user_ids(path, known, "latin-1") == ["jörg", "ann"]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "sentence"),
+    [
+        (b"", [], "users.txt has no ids of users"),
+        (b"\n \n", [], "users.txt has no ids of users"),
+        (b"j\xf6rg\n", [], "users.txt is not text in UTF-8: name the encoding that"),
+        (b"ann\n", ["--encoding", "klingon"], "--encoding must be one that Python knows"),
+    ],
+)
+def test_files_without_ids_of_users_are_refused(capsys, tmp_path, kept, content, options, sentence):
+    path = tmp_path / "users.txt"
+    path.write_bytes(content)
+    assert sentence in refusal(capsys, "recommend", kept, "--users", path, *options)
+
+
+def test_lists_without_a_row(capsys, tmp_path, kept):
+    """Ids are text where there is none to tell."""
+    asked = ["recommend", str(kept), "--user-id", "ann", "--user-id", "bob", "--candidate", "tea"]
+    capsys.readouterr()
+    assert run(asked) == 0
+    assert capsys.readouterr().out == "user,rank,item,score,from_popularity\n"
+    assert run([*asked, "-o", str(tmp_path / "lists.csv")]) == 0
+    assert (tmp_path / "lists.csv").read_text() == "user,rank,item,score,from_popularity\n"
+
+
+def test_one_user_is_counted_as_one(capsys, tmp_path, kept):
+    assert run(["recommend", str(kept), "--user-id", "ann", "-k", "1", "-o", str(tmp_path / "lists.csv")]) == 0
+    assert "wrote 1 row for 1 user to" in capsys.readouterr().err
+
+
+def test_json_is_not_written(capsys, tmp_path, kept):
+    sentence = refusal(capsys, "recommend", kept, "--all-users", "--json", "-o", tmp_path / "lists.csv")
+    assert "--json is printed, and --out written: say one of them" in sentence
+    assert not (tmp_path / "lists.csv").exists()

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from deql import read_interactions
+from deql import DeqlError, read_interactions
 from deql.cli import run
 from tests.data.reading import cells, put
 
@@ -70,3 +70,13 @@ def test_the_advice_of_the_command_line_works(ratings, books, capsys):
     assert '"interactions": 7' in capsys.readouterr().out
     assert run([*command, "--encoding", "hex"]) == 2
     assert "error: --encoding must be one that Python knows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [{}, {"user": "Käufer"}])
+def test_names_of_columns_that_are_not_utf8(tmp_path, columns):
+    """They cannot be typed as they would be shown."""
+    path = put(tmp_path / "t.csv", "Käufer;Film;Sterne\n1;7;4\n2;8;5\n".encode("latin-1"))
+    with pytest.raises(DeqlError, match="columns are not in UTF-8: say encoding='latin-1', or the encoding"):
+        read_interactions(path, **columns)
+    data = read_interactions(path, user="Käufer", item="Film", encoding="latin-1")
+    assert cells(data) == {(1, 7): 1.0, (2, 8): 1.0}

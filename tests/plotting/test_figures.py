@@ -10,7 +10,8 @@ import pytest
 import deql
 from deql import DeqlError, Interactions, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
-from deql.plotting.drawing import DARK, LIGHT
+from deql.plotting.drawing import DARK, LIGHT, Labels
+from deql.plotting.plots import effect
 
 matplotlib = pytest.importorskip("matplotlib", reason="plots need matplotlib")
 
@@ -108,3 +109,15 @@ def test_without_matplotlib(monkeypatch, model):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(DeqlError, match=r'plots need matplotlib: pip install "deql\[report\]"'):
         why.plot()
+
+
+@pytest.mark.parametrize("values", [[0.774, 0.773, 0.772, 0.766, 0.748], [0.748, 0.766, 0.772, 0.773, 0.774]])
+def test_the_label_of_a_reference_stands_where_the_curve_is_not(values):
+    """Of a curve that falls below the line or rises above it, at the end where it is farther away."""
+    axes = matplotlib.figure.Figure().add_subplot()
+    numbers = dict(zip([1.0, 3.0, 10.0, 30.0, 100.0], values, strict=True))
+    labels = Labels("effect", "effect of l2", "l2", "ndcg@20")
+    effect.panel(labels, numbers, None, (0.748, 0.774), {"EASE": 0.7656}, True, True).draw(axes)
+    (text,) = (one for one in axes.texts if one.get_text().startswith("EASE"))
+    assert (text.get_ha(), text.get_va()) == ("right" if values[0] > values[-1] else "left", "bottom")
+    assert text.xyann[1] > 0

@@ -133,7 +133,10 @@ def run(arguments: Sequence[str]) -> int:
     except DeqlError as error:
         say(f"error: {_in_options(error, arguments)}")
         return 2
-    except BrokenPipeError:  # whoever was reading has seen enough
+    except (BrokenPipeError, SystemExit) as error:  # whoever was reading has seen enough
+        # The option parser ends the program with 1 for it.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  else Python complains on its way out
         return 0
     except (OSError, MemoryError) as error:
@@ -156,7 +159,8 @@ def run(arguments: Sequence[str]) -> int:
         if not hasattr(error, "format_message"):
             raise
         context = getattr(error, "ctx", None)
-        say(f"error: {error.format_message()} ({context.command_path if context else 'deql'} --help shows how)")
+        message = error.format_message().replace(": Value error, ", ": ")  # words of a library of the option parser's
+        say(f"error: {message} ({context.command_path if context else 'deql'} --help shows how)")
         return 2
 
 

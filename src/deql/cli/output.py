@@ -130,8 +130,9 @@ def explanation_table(why: Explanation, called: Callable[[Any], str] = str) -> T
 
 
 def file_size(path: Path) -> str:
-    """How large a file is, in MiB."""
-    return f"{path.stat().st_size / 2**20:,.1f} MiB"
+    """How large a file is, in MiB, or in KiB where that would be 0.0."""
+    size = path.stat().st_size
+    return f"{size / 2**20:,.1f} MiB" if size >= 0.05 * 2**20 else f"{size / 2**10:,.1f} KiB"
 
 
 def bar(value: float, low: float, high: float, width: int) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deql._system.tables import counted
 from deql.cli.items import find_items, history_facts, item_rows, parse_history, parse_items, scored_items
 from deql.cli.options import AsJson, Encoding, HowMany, MaxUnpacked, ModelFile, OnMissing
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
@@ -63,6 +64,8 @@ def recommend(
         raise ParameterError("give users either by --user-id or in the file of --users, not both")
     if weight is not None and histories is None:
         raise ParameterError("--weight goes with --histories; of one history say it with the item: tea=2.5")
+    if out is not None and json:
+        raise ParameterError("--json is printed, and --out written: say one of them; .ndjson is JSON in lines")
     _check_output(out, of_users, [histories, users, model_file])
     model = load(model_file)
     options = {
@@ -85,7 +88,7 @@ def recommend(
     if user_id:
         ids = as_user_ids(user_id, data.users)
     elif users is not None:
-        ids = read_user_ids(users, data.users)
+        ids = read_user_ids(users, data.users, encoding)
     if out is None and user_id and len(user_id) == 1:
         _recommend_known(model, data, ids, options, json)
     else:
@@ -158,7 +161,8 @@ def _recommend_many(
     if out is not None:
         written = model.write_recommendations(out, data, users=ids, **options)
         _tell_cold(written.from_popularity, written.users)
-        say(f"wrote {written.rows:,} rows for {written.users:,} users to {out}")
+        rows, users = counted(written.rows, "row", "rows"), counted(written.users, "user", "users")
+        say(f"wrote {rows} for {users} to {out}")
         return
     found = model.recommend(data, users=ids, **options)
     _tell_cold(int(found.from_popularity.sum()), len(found.users))

@@ -10,12 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from deql.data.readers.columns import find_known
+from deql.data.readers.encoding import UTF8, check_encoding
 from deql.data.readers.frames import unreadable
-from deql.errors import DataError, name_some
+from deql.errors import DataError, Setting, name_some
 
 __all__ = ["as_user_ids", "read_user_ids"]
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
 
 
 def as_user_ids(texts: Iterable[Any], known: NDArray[Any]) -> list[Any]:
@@ -32,7 +33,7 @@ def as_user_ids(texts: Iterable[Any], known: NDArray[Any]) -> list[Any]:
     return [_number(text) for text in texts]
 
 
-def read_user_ids(path: Path, known: NDArray[Any]) -> list[Any]:
+def read_user_ids(path: Path, known: NDArray[Any], encoding: str = UTF8) -> list[Any]:
     """A file's ids: one on each line, or the column of users of a .csv, .tsv or .parquet table.
 
     A first line that is the name of such a column, and no user's, is not an id.
@@ -42,7 +43,10 @@ def read_user_ids(path: Path, known: NDArray[Any]) -> list[Any]:
     path : Path
     known : ndarray
         The users of the data, whose kind of ids is meant.
+    encoding : str, default "utf-8"
+        What a text file is written in.
     """
+    encoding = check_encoding(encoding)
     if not path.is_file():
         raise DataError(f"there is no file {path} with the ids of users")
     if path.suffix == ".parquet":
@@ -51,15 +55,21 @@ def read_user_ids(path: Path, known: NDArray[Any]) -> list[Any]:
         except unreadable() as error:
             raise DataError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
         place = _user_column(path, frame.columns)
-        return as_user_ids(frame.to_series(place).drop_nulls().to_list(), known)
+        return _some(path, as_user_ids(frame.to_series(place).drop_nulls().to_list(), known))
     try:
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not text in UTF-8: save the ids of users as such, one on each line") from None
+        text = path.read_text("utf-8-sig" if encoding == UTF8 else encoding)
+    except UnicodeError:
+        raise DataError(
+            f"{path} is not text in {encoding.upper()}: name the encoding that the file was written in with ",
+            Setting("encoding"),
+            "; latin-1 takes every byte for a letter",
+        ) from None
     if path.suffix in _DELIMITERS and text.strip():
+        first = text.lstrip().partition("\n")[0]
         try:
             table = pl.read_csv(
-                text.encode(), separator=_DELIMITERS[path.suffix], has_header=False, infer_schema=False
+                text.encode(), separator=max(_DELIMITERS[path.suffix], key=first.count), has_header=False,
+                infer_schema=False,
             )  # fmt: skip
         except pl.exceptions.PolarsError as error:
             raise DataError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}") from None
@@ -70,7 +80,13 @@ def read_user_ids(path: Path, known: NDArray[Any]) -> list[Any]:
     lines = [line for line in lines if line]
     if lines and find_known(lines[:1], "user") is not None and lines[0] not in set(known[:10_000].tolist()):
         del lines[0]
-    return as_user_ids(lines, known)
+    return _some(path, as_user_ids(lines, known))
+
+
+def _some(path: Path, ids: list[Any]) -> list[Any]:
+    if not ids:
+        raise DataError(f"{path} has no ids of users")
+    return ids
 
 
 def _user_column(path: Path, names: list[str]) -> int:

@@ -23,9 +23,9 @@ def interactions_html(data: Interactions) -> str:
     per_item = np.bincount(data.matrix.indices, minlength=data.n_items)
     cells = data.n_users * data.n_items
     told = {
-        "users": f"{data.n_users:,}, each with {spread(np.diff(data.matrix.indptr))} items",
-        "items": f"{data.n_items:,}, each with {spread(per_item)} users",
-        "interactions": f"{data.n_interactions:,}, {data.n_interactions / max(cells, 1):.2g} of all pairs",
+        "users": f"{data.n_users:,}, each with {_spread_of('item', np.diff(data.matrix.indptr))}",
+        "items": f"{data.n_items:,}, each with {_spread_of('user', per_item)}",
+        "interactions": f"{data.n_interactions:,}, {data.n_interactions / max(cells, 1):.2%} of all pairs",
         "values": _values(data.matrix.data),
     }
     if data.times is not None and len(data.times):
@@ -72,6 +72,18 @@ def spread(counts: NDArray[np.integer[Any]]) -> str:
         return "no"
     low, high = int(counts.min()), int(counts.max())
     return f"{low:,}" if low == high else f"{low:,} to {high:,} (median {float(np.median(counts)):,g})"
+
+
+def _spread_of(what: str, counts: NDArray[np.integer[Any]]) -> str:
+    """How many of something there are.
+
+    Examples
+    --------
+    >>> _spread_of("item", np.array([1, 1])), _spread_of("item", np.array([2, 2]))
+    ('1 item', '2 items')
+    """
+    words = spread(counts)
+    return f"{words} {what}" if words == "1" else f"{words} {what}s"
 
 
 def _values(values: NDArray[np.floating[Any]]) -> str:

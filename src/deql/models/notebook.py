@@ -43,7 +43,9 @@ def model_html(name: str, parameters: Mapping[str, tuple[Any, Any]], fitted: Fit
         return html.block(html.heading(name, "not fitted"), table)
     users, items, arrays, facts = fitted
     told = {"fitted on": f"{users:,} users × {items:,} items"}
-    told |= {key: _shown(facts[key]) for key in ("engine", "residual", "epochs", "iterations", "loss") if key in facts}
+    told |= {key: _shown(facts[key]) for key in ("engine", "epochs", "iterations", "loss") if key in facts}
+    if "residual" in facts:
+        told["residual"] = f"{facts['residual']:.0e}"
     held = sorted(arrays.items(), key=lambda pair: -pair[1].nbytes)
     told["memory"] = f"{show_bytes(sum(array.nbytes for _, array in held))}, most of it {held[0][0].replace('_', ' ')}"
     return html.block(html.heading(name, "fitted"), html.side_by_side(table, html.facts(told)))

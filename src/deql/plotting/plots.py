@@ -244,11 +244,13 @@ def effect(
         where, arrow = (axes.get_ylim()[0], " ↓") if below else (axes.get_ylim()[1], " ↑")
         side = "bottom" if below else "top"
         if name in near:
-            where, arrow, side = y, "", "top"
+            where, arrow = y, ""
             axes.axhline(y, color=colour, linewidth=1.2, linestyle=(0, (5, 2)))
-        # Above the grid, below the curve, and at the end that the curve is farther from.
-        first, last = (abs(values[x] - where) for x in (xs[0], xs[-1]))
-        across, end = (0.99, "right") if last >= first else (0.01, "left")
+        # Above the grid, below the curve, at the end that the curve is farther from and on the side where it is not.
+        first, last = (values[x] - where for x in (xs[0], xs[-1]))
+        across, end, off = (0.99, "right", last) if abs(last) >= abs(first) else (0.01, "left", first)
+        if name in near:
+            side = "bottom" if off < 0 else "top"
         axes.annotate(f"{name} {y:.4f}{arrow}", (across, where), (0, 3 if side == "bottom" else -3),
                       xycoords=axes.get_yaxis_transform(), textcoords="offset points", ha=end, va=side, fontsize=9,
                       color=colour, bbox=on_paper(), zorder=1.6)  # fmt: skip

@@ -153,6 +153,7 @@ def _find(role: str, choice: str | int | bool, names: Sequence[str], source: str
         for name in (choice, choice.split(":")[0]):
             if name in names:
                 return names.index(name)
+        _check_encoded(names, source)
         raise DataError(
             f"{source} has no column {choice!r}: say ", Setting(role), f" with one of {name_some(names, 12)}"
         )
@@ -162,11 +163,22 @@ def _find(role: str, choice: str | int | bool, names: Sequence[str], source: str
     place = _PLACES[role]
     if place < len(names) and (not header or (len(names) == 2 and place < 2)):
         return place
+    _check_encoded(names, source)
     raise DataError(
         f"{source} has no column that looks like the {role}'s: say ",
         Setting(role),
         f" with one of {name_some(names, 12)}",
     )
+
+
+def _check_encoded(names: Sequence[str], source: str) -> None:
+    """Nobody can type a name in whose place stands the sign for what could not be decoded."""
+    if any("\ufffd" in name for name in names):
+        raise DataError(
+            f"{source}: the names of its columns are not in UTF-8: say ",
+            Setting("encoding", "latin-1"),
+            ", or the encoding that the file was written in",
+        )
 
 
 def _plain(name: str) -> str:
