@@ -302,9 +302,9 @@ class BulkVerbs(FittedModel):
 def _nested(items: Any) -> Iterable[Any]:
     hint = "items must be a list for each history, such as [['a', 'b'], ['c']], or a frame of pairs"
     if items is None or isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise ParameterError(f"{hint}; got {items!r}", parameter="items")
+        raise ParameterError(f"{hint}; got {name_some([items])}", parameter="items")
     rows = list(items)
     for row in rows:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
-            raise ParameterError(f"{hint}; one of them is {row!r}", parameter="items")
+            raise ParameterError(f"{hint}; one of them is {name_some([row])}", parameter="items")
     return rows

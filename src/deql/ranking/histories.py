@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from deql.data import Interactions
-from deql.data.interactions import ItemId, SparseMatrix, canonical, shortest_float
+from deql.data.interactions import ItemId, SparseMatrix, canonical, is_frame, shortest_float
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking import NO_ITEM
 from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind
@@ -105,8 +106,8 @@ def encode_history(
     """
     rows: Any = history
     if not isinstance(rows, Interactions) and not (_is_matrix(rows) and rows.ndim == 2):
-        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-            raise ParameterError(f"a history must be a list of item ids, got {rows!r}", parameter="history")
+        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable) or is_frame(rows):
+            raise ParameterError(f"a history must be a list of item ids, got {name_some([rows])}", parameter="history")
         rows = [rows]
     matrix = encode_histories(rows, index, items, strict, titles=titles)
     if matrix.shape[0] != 1:
@@ -165,7 +166,7 @@ def weighted_columns(
         if column is None:
             unknown.append(item)
         else:
-            weights[column] = weights.get(column, 0.0) + weight
+            weights[column] = _as_weight(weights.get(column, 0.0) + weight, item)  # a sum may be too large, too
     columns = sorted(column for column, weight in weights.items() if weight)
     return columns, [weights[column] for column in columns], unknown
 
@@ -190,7 +191,7 @@ def allowed_columns(
     unknown: dict[str, list[Any]] = {}
     for name, given, value in (("candidates", candidates, True), ("exclude", exclude, False)):
         if isinstance(given, str | bytes) or not isinstance(given, Iterable | None):
-            raise ParameterError(f"{name} must be a list of item ids, got {given!r}", parameter=name)
+            raise ParameterError(f"{name} must be a list of item ids, got {name_some([given])}", parameter=name)
         found = [(item, find_column(item, index, titles)) for item in given or ()]
         unknown[name] = [item for item, column in found if column is None]
         allowed[[column for _, column in found if column is not None]] = value
@@ -254,7 +255,7 @@ def _is_matrix(histories: Any) -> bool:
 
 def _as_weight(weight: Any, item: Any) -> float:
     try:
-        number = float(weight) if isinstance(weight, float | int | Real) else np.nan
+        number = float(weight) if isinstance(weight, float | int | Real | Decimal | np.bool_) else np.nan
     except OverflowError:
         number = np.inf
     if not abs(number) <= _LARGEST_WEIGHT:
@@ -279,12 +280,12 @@ def _as_rows(histories: Any) -> list[History]:
     hint = "histories must be a list of histories, each a list of item ids, such as [['a', 'b'], ['c']]"
     if isinstance(histories, str | bytes | Mapping) or not isinstance(histories, Iterable):
         one = " (for one user with weights, wrap the mapping in a list)" if isinstance(histories, Mapping) else ""
-        raise ParameterError(f"{hint}; got {histories!r}{one}", parameter="histories")
+        raise ParameterError(f"{hint}; got {name_some([histories])}{one}", parameter="histories")
     rows = list(histories)
     for row in rows:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise ParameterError(
-                f"{hint}; one of them is {row!r} (for one user, wrap the list once more)", parameter="histories"
+                f"{hint}; one of them is {name_some([row])} (for one user, wrap the list once more)", parameter="histories"
             )
     return rows
 
