@@ -74,7 +74,9 @@ class TestWeights:
         assert known_columns({"tea": weight, "egg": np.True_, "jam": np.False_}, INDEX) == ([0, 3], [1.0, 2.5], [])
 
     def test_of_one_item_that_add_up_to_too_much_are_refused(self):
-        with pytest.raises(ParameterError, match=r"the weight of 'tea' in a history must be a finite number, got 6e\+38"):
+        with pytest.raises(
+            ParameterError, match=r"the weight of 'tea' in a history must be a finite number, got 6e\+38"
+        ):
             weighted_columns([("tea", 3e38), ("tea", 3e38)], INDEX)
 
     def test_of_one_user_need_a_list_around_the_mapping(self, texts):
@@ -94,7 +96,7 @@ class TestWeights:
             numbers.explain(frame, 20)
 
     def test_what_is_refused_is_named_in_one_short_line(self, numbers):
-        for wrong in ({item: 1.0 for item in range(10_000)}, [pl.DataFrame({"item": [10, 20]})]):
+        for wrong in (dict.fromkeys(range(10000), 1.0), [pl.DataFrame({"item": [10, 20]})]):
             with pytest.raises(ParameterError) as caught:
                 numbers.recommend(wrong)
             assert "\n" not in str(caught.value)

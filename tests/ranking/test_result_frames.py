@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import deql
-from deql.errors import ParameterError
+from deql.errors import DataError, ParameterError
 from deql.ranking.recommendations import Recommendations
 from tests.tuning.common import market
 
@@ -110,3 +110,22 @@ def test_a_kind_that_is_unknown(results):
 
 def test_rows_are_numbered_where_users_have_no_ids():
     assert Recommendations(np.array([[1], [2]]), np.ones((2, 1)), np.zeros(2, bool)).users.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow"])
+def test_values_of_several_kinds_are_refused_where_a_column_holds_one(kind):
+    lists = Recommendations(
+        np.array([[1], [2]]), np.ones((2, 1)), np.zeros(2, bool), users=np.array(["ann", 5], object)
+    )
+    if kind == "pandas":  # which holds any objects
+        assert lists.to_frame(kind)["user"].tolist() == ["ann", 5]
+    else:
+        with pytest.raises(DataError, match=rf"^column user cannot be one of a {kind} frame: .* but int and str$"):
+            lists.to_frame(kind)
+
+
+def test_a_column_without_any_text_is_one_of_text():
+    lists = Recommendations(np.empty((0, 1), object), np.ones((0, 1)), np.zeros(0, bool), users=np.empty(0, object))
+    assert lists.to_frame().schema["user"] == lists.to_frame().schema["item"] == pl.String
+    lists = Recommendations(np.array([[1]]), np.ones((1, 1)), np.zeros(1, bool), reasons=np.array([[None]], object))
+    assert lists.to_frame().schema["reason"] == pl.String

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from deql._system.lazy import nw
-from deql.errors import ParameterError
+from deql.errors import DataError, ParameterError
 
 __all__ = ["DEFAULT_KIND", "frame_kind", "make_frame"]
 
@@ -46,9 +46,28 @@ def make_frame(columns: Mapping[str, Any], kind: str | None = None) -> Any:
     kind = kind or DEFAULT_KIND
     if kind not in (*_KINDS, "modin", "cudf"):
         raise ParameterError(f"a frame is one of {', '.join(_KINDS)}, got {kind!r}", parameter="kind")
+    backend = cast(_Backend, kind)
     try:
-        return nw.from_dict(dict(columns), backend=cast(_Backend, kind)).to_native()
+        made = {name: _column(name, values, backend) for name, values in columns.items()}
+        return nw.from_dict(made, backend=backend).to_native()
     except ModuleNotFoundError:
         raise ParameterError(
             f"{kind} is not installed: pip install {kind}, or ask for another", parameter="kind"
+        ) from None
+
+
+def _column(name: str, values: Any, backend: _Backend) -> Any:
+    """Text and other objects as a column of the type they are, or of text if there are none; numbers as they are."""
+    if getattr(getattr(values, "dtype", None), "kind", None) != "O":
+        return values
+    listed = values.tolist()
+    try:
+        return nw.new_series(
+            name, listed, None if any(one is not None for one in listed) else nw.String, backend=backend
+        )
+    except (TypeError, ValueError, OverflowError):
+        kinds = sorted({type(one).__name__ for one in listed})
+        raise DataError(
+            f"column {name} cannot be one of a {backend} frame: its values are not all whole numbers or all text, "
+            f"but {' and '.join(kinds)}"
         ) from None

@@ -25,7 +25,7 @@ from deql.models.fitted import FittedModel
 from deql.models.kept_data import pick_users
 from deql.models.reasons import name_reasons
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import Histories, levels_to_the_caller
+from deql.ranking.histories import Histories, ids_of_kind, levels_to_the_caller, name_unknown
 from deql.ranking.item_lookup import find_column
 from deql.ranking.recommendations import Recommendations
 from deql.ranking.scored_pairs import ScoredPairs
@@ -72,8 +72,10 @@ class BulkVerbs(FittedModel):
         elif isinstance(histories, Interactions):
             data = histories
         elif is_frame(histories):
-            kind = frame_kind(histories) or "pyarrow"  # what only Arrow knows
             data = as_interactions(histories)  # type: ignore[arg-type]
+            if self.weighted_:
+                _warn_of_weights(histories)
+            kind = frame_kind(histories) or "pyarrow"  # what only Arrow knows
         else:
             if users is not None:
                 raise ParameterError(
@@ -173,7 +175,9 @@ class BulkVerbs(FittedModel):
         place = {user: row for row, user in enumerate(distinct)}
         rows = np.array([place[user] for user in of_users], np.int64)
         order = np.argsort(rows, kind="stable")
-        columns = self._columns_of(of_items, strict)
+        alike = ids_of_kind(id_array(of_items), self.items_)  # as in histories: a table without words reads as numbers
+        wanted = [other if other in self._item_index else item for item, other in zip(of_items, alike, strict=True)]
+        columns = self._columns_of(wanted, strict)
         bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(distinct)))])
         scores, cold = self._scores_of(asked.matrix, columns[order], bounds)
         as_given = np.empty_like(order)
@@ -187,13 +191,14 @@ class BulkVerbs(FittedModel):
         found = [find_column(item, self._item_index, self._title_index) for item in items]
         columns = np.array([NO_ITEM if column is None else column for column in found], np.int32)
         unknown = list(dict.fromkeys(items[place] for place in np.flatnonzero(columns == NO_ITEM).tolist()))
+        named = name_unknown(unknown, self._item_index)
         if unknown and strict:
-            raise UnknownItemError(f"the pairs name items the model does not know: {name_some(unknown)}")
+            raise UnknownItemError(f"the pairs name items the model does not know: {named}")
         if unknown:
             several = f"{len(unknown):,} items that the model does not know have" if len(unknown) > 1 else (
                 "1 item that the model does not know has"
             )  # fmt: skip
-            warnings.warn(f"{several} no score: {name_some(unknown)}", stacklevel=levels_to_the_caller())
+            warnings.warn(f"{several} no score: {named}", stacklevel=levels_to_the_caller())
         return columns
 
     def _titles_of(self, columns: NDArray[np.int32]) -> NDArray[Any] | None:
@@ -297,6 +302,19 @@ class BulkVerbs(FittedModel):
             schema["title"] = pl.String
         schema |= {"score": pl.Float64, "from_popularity": pl.Boolean}
         return schema | {"reason": pl.String} if reasons else schema
+
+
+def _warn_of_weights(frame: Any) -> None:
+    """Rows count 1, which is not what a model expects that was fitted with weights."""
+    from deql.data.pairs import weight_column  # as in _score_frame
+
+    name = weight_column(frame)
+    if name is not None:
+        warnings.warn(
+            f"every row of the frame counts 1, though the model was fitted with weights: give "
+            f"deql.read_interactions(frame, weight={name!r}) to use that column",
+            stacklevel=levels_to_the_caller(),
+        )
 
 
 def _nested(items: Any) -> Iterable[Any]:

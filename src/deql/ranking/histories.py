@@ -21,7 +21,7 @@ from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind
 
 __all__ = [
     "NO_ITEM", "Histories", "History", "allowed_columns", "allowed_items", "encode_histories", "encode_history",
-    "known_columns", "levels_to_the_caller", "weighted_columns",
+    "ids_of_kind", "known_columns", "levels_to_the_caller", "name_unknown", "weighted_columns",
 ]  # fmt: skip
 
 History: TypeAlias = Iterable[ItemId] | Mapping[ItemId, float]
@@ -196,7 +196,7 @@ def allowed_columns(
         unknown[name] = [item for item, column in found if column is None]
         allowed[[column for _, column in found if column is not None]] = value
         if name == "candidates" and found and len(unknown[name]) == len(found):
-            raise UnknownItemError(f"the model knows none of the candidates: {_named(unknown[name], index)}")
+            raise UnknownItemError(f"the model knows none of the candidates: {name_unknown(unknown[name], index)}")
     return allowed, unknown
 
 
@@ -216,7 +216,7 @@ def allowed_items(
     allowed, unknown = allowed_columns(n, index, exclude, candidates, titles)
     for name, items in unknown.items():
         if items and strict:
-            raise UnknownItemError(f"{name} names items the model does not know: {_named(items, index)}")
+            raise UnknownItemError(f"{name} names items the model does not know: {name_unknown(items, index)}")
         if name == "candidates" or wrong_kind(items, index):
             _tell_unknown(items, index, strict, name)
     return allowed
@@ -232,7 +232,7 @@ def _encode_interactions(
 ) -> csr_array:
     if histories.items is items or np.array_equal(histories.items, items):
         return histories.matrix
-    columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)])
+    columns = np.array([index.get(item, NO_ITEM) for item in ids_of_kind(histories.items, items)])
     if titles is not None and histories.items.dtype == object:
         for place in np.flatnonzero(columns == NO_ITEM):
             found = find_column(histories.items[place], index, titles)
@@ -266,8 +266,14 @@ def _as_weight(weight: Any, item: Any) -> float:
     return number
 
 
-def _ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
-    """Ids of another table as the model would have read them: text for text, whole numbers for numbers."""
+def ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
+    """Ids of another table as the model would have read them: text for text, whole numbers for numbers.
+
+    Examples
+    --------
+    >>> ids_of_kind(np.array([7, 8]), np.array(["7", "x"], object))
+    ['7', '8']
+    """
     if (ids.dtype == object) == (model_ids.dtype == object):
         return list(ids.tolist())
     if model_ids.dtype == object:
@@ -285,7 +291,8 @@ def _as_rows(histories: Any) -> list[History]:
     for row in rows:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise ParameterError(
-                f"{hint}; one of them is {name_some([row])} (for one user, wrap the list once more)", parameter="histories"
+                f"{hint}; one of them is {name_some([row])} (for one user, wrap the list once more)",
+                parameter="histories",
             )
     return rows
 
@@ -294,15 +301,22 @@ def _tell_unknown(unknown: Sequence[Any], index: Mapping[Any, int], strict: bool
     if not unknown:
         return
     if strict:
-        raise UnknownItemError(f"{where} name items the model does not know: {_named(unknown, index)}")
+        raise UnknownItemError(f"{where} name items the model does not know: {name_unknown(unknown, index)}")
+    items = "item" if len(unknown) == 1 else "items"
     warnings.warn(
-        f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in {where}: {_named(unknown, index)}",
+        f"ignored {len(unknown):,} unknown {items} in {where}: {name_unknown(unknown, index)}",
         stacklevel=levels_to_the_caller(),
     )
 
 
-def _named(unknown: Sequence[Any], index: Mapping[Any, int]) -> str:
-    """Some of the unknown items, each once, and what is wrong with one of them if that can be told."""
+def name_unknown(unknown: Sequence[Any], index: Mapping[Any, int]) -> str:
+    """Some of the unknown items, each once, and what is wrong with one of them if that can be told.
+
+    Examples
+    --------
+    >>> name_unknown(["7", "x"], {7: 0})
+    "'7', 'x'; the model's ids are whole numbers and '7' is text: give 7"
+    """
     distinct = list(dict.fromkeys(unknown))
     hint = wrong_kind(distinct[:_MOST_LOOKED_AT], index)
     return name_some(distinct) + (f"; {hint}" if hint else "")

@@ -147,7 +147,7 @@ def suggest_items(text: Any, items: NDArray[Any], titles: NDArray[Any] | None) -
     return near or (f" (did you mean {', '.join(within[:3])}?)" if within else "")
 
 
-def _as_text(number: Real) -> str | None:
+def _as_text(number: Any) -> str | None:
     try:
         whole = int(number)
         return str(whole) if whole == number else None
