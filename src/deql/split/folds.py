@@ -8,6 +8,7 @@ import numpy as np
 
 from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError
 from deql.split.parts import Split
 from deql.split.protocols import check_share, new_users
@@ -16,7 +17,7 @@ __all__ = ["k_fold"]
 
 
 def k_fold(
-    data: Interactions, folds: int = 5, validation_users: float = 0.1, held_out: float = 0.2, seed: int = 0
+    data: InteractionsLike, folds: int = 5, validation_users: float = 0.1, held_out: float = 0.2, seed: int = 0
 ) -> Iterator[Split]:
     """Strong generalisation with every user tested exactly once: a split for each fold of the users.
 
@@ -24,7 +25,7 @@ def k_fold(
 
     Parameters
     ----------
-    data : Interactions
+    data : Interactions, sparse matrix or frame
     folds : int, default 5
         How many, two or more.
     validation_users : float, default 0.1

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.data import Interactions, as_interactions
+from deql.data import as_interactions
+from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, ParameterError
 from deql.split.parts import Split
 from deql.split.protocols import check_share, check_times, within_users
@@ -21,7 +22,7 @@ _TEST_SHARE = 0.2
 
 
 def split_time(
-    data: Interactions,
+    data: InteractionsLike,
     test: float | None = None,
     validation: float = 0.1,
     after: float | str | datetime | date | None = None,
@@ -34,8 +35,8 @@ def split_time(
 
     Parameters
     ----------
-    data : Interactions
-        With times.
+    data : Interactions or frame
+        With times; of a frame the column is found by common names.
     test : float, optional
         Share of all interactions that are the test, the latest; 0.2 if ``after`` is not given either. Interactions of
         the same time stay together, so that the test may be a little larger.
@@ -61,7 +62,7 @@ def split_time(
     >>> split.test.seen.history("b"), split.test.held_out.history("b")
     (['egg', 'jam'], ['tea'])
     """
-    data = as_interactions(data)
+    data = as_interactions(data, time=True)
     if test is not None and after is not None:
         raise ParameterError("test and after both say where the test begins: give one of them", parameter="after")
     if isinstance(validation, bool) or validation != 0:
@@ -122,8 +123,10 @@ def _moment(after: Any) -> float:
                 return _moment(parse(after))
     if isinstance(after, datetime):
         return (after if after.tzinfo else after.replace(tzinfo=UTC)).timestamp()
-    if isinstance(after, int | float | np.number) and not isinstance(after, bool) and np.isfinite(after):
-        return float(after)
+    if isinstance(after, int | float | np.number) and not isinstance(after, bool):
+        with suppress(OverflowError):
+            if np.isfinite(float(after)):
+                return float(after)
     raise ParameterError(
         f"after must be a time as the data have it, or a date like 2015-03-04, got {after!r}", parameter="after"
     )
