@@ -54,20 +54,18 @@ def make_frame(columns: Mapping[str, Any], kind: str | None = None) -> Any:
         raise ParameterError(
             f"{kind} is not installed: pip install {kind}, or ask for another", parameter="kind"
         ) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(
+            f"these values cannot be in a {kind} frame ({reason}): ids must be all whole numbers or all text"
+        ) from None
 
 
 def _column(name: str, values: Any, backend: _Backend) -> Any:
-    """Text and other objects as a column of the type they are, or of text if there are none; numbers as they are."""
+    """Numbers as they are; text so that it becomes text, even if there is none of it."""
     if getattr(getattr(values, "dtype", None), "kind", None) != "O":
         return values
-    listed = values.tolist()
-    try:
-        return nw.new_series(
-            name, listed, None if any(one is not None for one in listed) else nw.String, backend=backend
-        )
-    except (TypeError, ValueError, OverflowError):
-        kinds = sorted({type(one).__name__ for one in listed})
-        raise DataError(
-            f"column {name} cannot be one of a {backend} frame: its values are not all whole numbers or all text, "
-            f"but {' and '.join(kinds)}"
-        ) from None
+    if all(one is None for one in values):
+        return nw.new_series(name, values.tolist(), nw.String, backend=backend)
+    # Polars may leave an array of objects one of objects.
+    return nw.new_series(name, values.tolist(), backend=backend) if backend == "polars" else values
