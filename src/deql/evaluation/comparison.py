@@ -368,13 +368,15 @@ def compare(
         raise ParameterError("a comparison needs at least two models", parameter="models")
     check_metrics(named.values(), wanted)
     check_whole("splits", splits)
+    if tell is not None and not callable(tell):
+        raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if isinstance(data, Split):
         if split_options:
             raise ParameterError(f"a split is given, so {', '.join(split_options)} cannot be chosen")
         protocol, splits, made = data.protocol, 1, iter([data])
     else:
         splits = 1 if protocol in TIMED else splits
-        made = make_splits(as_interactions(data), splits, protocol, seed, split_options)
+        made = make_splits(as_interactions(data, time=protocol in TIMED), splits, protocol, seed, split_options)
     results, about = [], []
     for number, split in enumerate(made, start=1):
         label = f"split {number} of {splits}: " if splits > 1 else ""
