@@ -93,6 +93,7 @@ class TestScorePairs:
             found = ease.score_pairs([[ITEMS[0]]], [["gin", ITEMS[1]]])
         assert np.isnan(found[0]).tolist() == [True, False]
         assert found.to_frame()["title"].to_list() == [None, "Item No. 1"]
+        assert repr(found).startswith("ScoredPairs(2 pairs of 1 user: gin nan, Item No. 1 ")
         with pytest.raises(UnknownItemError, match="pairs name items the model does not know: 'gin'"):
             ease.score_pairs([[ITEMS[0]]], [["gin"]], strict=True)
 
