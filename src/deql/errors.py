@@ -132,7 +132,8 @@ def name_some(names: Sequence[Any] | NDArray[Any], limit: int = 5) -> str:
     >>> name_some(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
-    shown = ", ".join(shorten(repr(name.item() if hasattr(name, "item") else name)) for name in names[:limit])
+    plain = (name.item() if getattr(name, "ndim", None) == 0 else name for name in names[:limit])  # 5 for np.int64(5)
+    shown = ", ".join(shorten(" ".join(repr(name).splitlines())) for name in plain)
     rest = len(names) - limit
     return f"{shown} and {rest:,} more" if rest > 0 else shown
 

@@ -154,3 +154,8 @@ def test_rows_that_end_before_they_begin_where_differences_go_around():
     matrix.indptr = np.array([0, 1, 2, -(2**31)], np.int32)
     with pytest.raises(DataError, match="contradicts itself"):
         Interactions.from_csr(matrix)
+
+
+def test_lists_of_histories_are_no_matrix():
+    with pytest.raises(DataError, match=r"got lists that differ in length: deql.Interactions.from_pairs"):
+        Interactions.from_csr([["tea", "jam"], ["tea"]])

@@ -90,6 +90,23 @@ def test_missing_and_repeated_titles(tmp_path):
     assert titles[0] in ("First", "Second")
 
 
+def test_an_empty_title_is_none():
+    assert with_titles(DATA, {7: "", 31: "Tea"}).titles.tolist() == ["7", "Tea", "1029"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (pl.DataFrame({"item": [7], "title": [["Tea"]]}), "column title holds List"),
+        (pl.LazyFrame({"item": ["x"], "title": ["Tea"]}).cast({"item": pl.Int64}), "cannot be read"),
+        (pl.scan_csv("nowhere.csv"), "cannot be read"),
+    ],
+)
+def test_frames_that_do_not_serve(frame, said):
+    with pytest.raises(DeqlError, match=rf"^the table of titles.*{said}[^\n]*$"):
+        with_titles(DATA, frame)
+
+
 def test_nothing_given():
     assert with_titles(DATA, None) is DATA
 

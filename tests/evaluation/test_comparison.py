@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,6 +157,14 @@ def test_json_says_it_all_and_comes_back(found):
     assert deviations == {"m0": {"ndcg@20": None}, "m1": {"ndcg@20": None}}
 
 
+@pytest.mark.parametrize("protocol", ["leave-last", "time"])
+def test_times_of_a_frame_are_found(paired_goods, protocol):
+    timed = replace(paired_goods, times=np.arange(paired_goods.n_interactions) % 97.0)
+    models = [Popularity(), EASE(10.0)]
+    found = compare(models, timed.to_frame("pandas"), protocol=protocol, metrics=METRICS)
+    assert found.to_json() == compare(models, timed, protocol=protocol, metrics=METRICS).to_json()
+
+
 @pytest.mark.parametrize("protocol", ["weak", "leave-last"])
 def test_other_protocols(paired_goods, protocol):
     from dataclasses import replace
@@ -174,6 +183,8 @@ def test_other_protocols(paired_goods, protocol):
         ({"baseline": "easy"}, "'easy' is not one of the models: EASE, Popularity"),
         ({"splits": 0}, "splits must be"),
         ({"splits": True}, "splits must be"),
+        ({"tell": 5}, "tell must be a function"),
+        ({"models": None}, "models must be a list or a dict of models, got None"),
         ({"protocol": "soft"}, "strong, weak, leave-last"),
         ({"validation": 0.1}, "a strong split takes held_out, test_users, validation_users, not validation"),
         ({"metrics": ["auc"]}, "auc"),

@@ -93,8 +93,49 @@ class TestScorePairs:
             found = ease.score_pairs([[ITEMS[0]]], [["gin", ITEMS[1]]])
         assert np.isnan(found[0]).tolist() == [True, False]
         assert found.to_frame()["title"].to_list() == [None, "Item No. 1"]
+        assert repr(found).startswith("ScoredPairs(2 pairs of 1 user: gin nan, Item No. 1 ")
         with pytest.raises(UnknownItemError, match="pairs name items the model does not know: 'gin'"):
             ease.score_pairs([[ITEMS[0]]], [["gin"]], strict=True)
+
+    def test_of_ids_of_the_wrong_type_say_so(self, data):
+        numbers = deql.EASE(l2=2.0).fit(data.matrix)
+        with pytest.warns(
+            UserWarning, match=r"no score: '1'; the model's ids are whole numbers and '1' is text: give 1$"
+        ):
+            numbers.score_pairs([[0]], [["1"]])
+
+    @pytest.mark.parametrize(
+        "make", [lambda ids: pd.Series(ids, dtype=float), lambda ids: pd.Series(ids, dtype="category")]
+    )
+    def test_of_ids_that_a_frame_holds_otherwise(self, data, make):
+        numbers = deql.EASE(l2=2.0).fit(data.matrix, keep_data=True)
+        pairs = numbers.score_pairs(items=pd.DataFrame({"user": make([3, 1]), "item": make([2, 0])}))
+        assert pairs[["user", "item"]].values.tolist() == [[3, 2], [1, 0]]
+        assert pairs[["user", "item"]].dtypes.tolist() == [np.int64, np.int64]
+        assert pairs["score"].tolist() == [
+            numbers.score_pairs(items=[[item]], users=[user])[0][0] for user, item in ((3, 2), (1, 0))
+        ]
+
+    def test_of_numbers_in_a_frame_are_those_of_text_ids(self):
+        data = deql.Interactions.from_pairs([1, 1, 2, 2, 3], ["7", "8", "7", "x", "8"])
+        model = deql.EASE(l2=1.0).fit(data, keep_data=True)
+        found = model.score_pairs(items=pd.DataFrame({"user": [1, 3], "item": [7, 7]}))
+        assert found["score"].tolist() == [row[0] for row in model.score_pairs(items=[["7"], ["7"]], users=[1, 3])]
+
+    @pytest.mark.parametrize(
+        ("frame", "said"),
+        [
+            (pl.DataFrame({"user": [[1]], "item": ["a"]}), "row 1: column user holds List"),
+            (
+                pl.LazyFrame({"user": ["a"], "item": ["a"]}).with_columns(pl.col("user").cast(pl.Int64)),
+                "cannot be read",
+            ),
+            (pl.DataFrame({"user": [1.0, float("nan")], "item": ["a", "b"]}), "row 2: the user is missing$"),
+        ],
+    )
+    def test_of_a_frame_that_does_not_serve(self, ease, frame, said):
+        with pytest.raises(DataError, match=rf"^the frame.*{said}"):
+            ease.score_pairs(items=frame)
 
     @pytest.mark.parametrize("items", [None, "item 1", ["item 1"], 3])
     def test_need_a_list_for_each(self, ease, items):
@@ -224,6 +265,32 @@ class TestUsers:
         with pytest.raises(ParameterError, match="users must be a list of user ids"):
             ease.recommend(users=users)
 
+    @pytest.mark.parametrize(
+        "users", [[3.0, 999.0], np.array([3.0, 999.0]), pd.Series([3, 999], dtype="Int64"), [np.int32(3), 999]]
+    )
+    def test_keep_the_kind_of_their_ids(self, ease, users, tmp_path):
+        with pytest.warns(UserWarning, match="for want of data: 999$"):
+            found = ease.recommend(users=users, k=1)
+        assert found.users.dtype == np.int64
+        assert found.to_frame()["user"].to_list() == [3, 999]
+        with pytest.warns(UserWarning, match="for want of data: 999$"):
+            ease.write_recommendations(tmp_path / "lists.csv", users=users, k=1)
+        assert pl.read_csv(tmp_path / "lists.csv")["user"].to_list() == [3, 999]
+
+    def test_may_be_text_of_numpy(self):
+        named = deql.EASE().fit(deql.Interactions.from_pairs(["ann", "bob", "ann"], [1, 1, 2]), keep_data=True)
+        with pytest.warns(UserWarning, match="for want of data: 'eve'$"):
+            assert named.recommend(users=[np.str_("ann"), np.str_("eve")]).users.tolist() == ["ann", "eve"]
+
+    @pytest.mark.parametrize("users", [[3, "x"], [3, None], [float("nan")], pd.array([3, None], dtype="Int64"), [None]])
+    def test_must_be_of_one_kind_without_gaps(self, ease, users):
+        with pytest.raises(ParameterError, match="all of one kind and none missing"):
+            ease.recommend(users=users)
+
+    def test_are_a_column_of_a_frame(self, ease):
+        with pytest.raises(ParameterError, match=r"got a frame: give its column of users$"):
+            ease.recommend(users=pd.DataFrame({"user": [3]}))
+
     def test_must_be_single_values(self, ease):
         with pytest.raises(DataError, match="flat sequence"):
             ease.recommend(users=[[1], [2]])
@@ -275,6 +342,20 @@ class TestFrames:
         weighted.recommend(frame.drop("rating"))
         deql.EASE(l2=1.0).fit(frame).recommend(frame)
 
+    def test_with_weights_say_that_these_are_not_used(self, data):
+        weighted = deql.EASE(l2=2.0).fit(deql.Interactions.from_csr(data.matrix * 2.5, items=data.items))
+        frame = pd.DataFrame({"user": [1, 1], "item": ITEMS[:2], "rating": [5.0, 0.5]})
+        for kind in (frame, pl.from_pandas(frame), pl.from_pandas(frame).lazy(), pa.Table.from_pandas(frame)):
+            with pytest.warns(UserWarning, match=r"every row of the frame counts 1, .*weight='rating'") as caught:
+                weighted.recommend(kind)
+            assert caught[0].filename == __file__
+        weighted.recommend(frame[["user", "item"]])
+        deql.EASE(l2=2.0).fit(deql.Interactions.from_csr(data.matrix > 0, items=data.items)).recommend(frame)
+
+    def test_with_a_column_twice_are_refused(self, ease):
+        with pytest.raises(DataError, match="several columns 'user'"):
+            ease.recommend(pd.DataFrame([[1, 2, ITEMS[0]]], columns=["user", "user", "item"]))
+
     def test_whose_columns_cannot_be_guessed_say_where_to_name_them(self):
         frame = pl.DataFrame({"who": [1], "what": [2], "x": [3]})
         with pytest.raises(DataError, match=r"say user=… with one of .*, in deql.read_interactions, and give what it"):
@@ -302,12 +383,17 @@ class TestWriteRecommendations:
         assert [line["from_popularity"] for line in lines] == [False, True]
 
     @pytest.mark.parametrize("ending", STREAM_ENDINGS)
-    def test_of_ids_of_two_types_and_of_reasons_that_begin_with_none(self, ease, tmp_path, ending):
+    def test_of_reasons_that_begin_with_none(self, ease, tmp_path, ending):
         with pytest.warns(UserWarning, match="1 user gets the popularity order"):
-            written = ease.write_recommendations(tmp_path / f"lists{ending}", users=["zoe", 3], k=2, reasons=1)
+            written = ease.write_recommendations(tmp_path / f"lists{ending}", users=[999, 3], k=2, reasons=1)
         assert written == (4, 2, 1)
         text = (tmp_path / f"lists{ending}").read_bytes()
-        assert all(part in text for part in (b"zoe", b"Item No. "))
+        assert all(part in text for part in (b"999", b"Item No. "))
+
+    def test_of_ids_of_two_types_is_refused(self, ease, tmp_path):
+        with pytest.raises(ParameterError, match="all of one kind .* got int and text"):
+            ease.write_recommendations(tmp_path / "lists.csv", users=["zoe", 3])
+        assert not list(tmp_path.iterdir())
 
     def test_of_nobody_is_an_empty_table_with_its_types(self, ease, tmp_path):
         assert ease.write_recommendations(tmp_path / "lists.parquet", []) == (0, 0, 0)

@@ -123,6 +123,7 @@ def test_without_some_times_cannot_be_saved(tmp_path):
         ("interactions_indices", lambda indices: indices + 5, "damaged"),
         ("interactions_indices", lambda indices: indices * 0, "other numbers of users|damaged"),
         ("interactions_indptr", lambda indptr: indptr[::-1].copy(), "damaged"),
+        ("interactions_indices", np.sort, "an item twice, or items out of order"),
         ("interactions_weights", lambda weights: weights * np.nan, "not all finite"),
         ("interactions_weights", lambda weights: weights.astype(np.int32), "not all finite numbers"),
         ("interactions_times", lambda times: times[1:], "one for each interaction"),

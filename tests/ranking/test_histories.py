@@ -1,9 +1,13 @@
 """What people hand in: ids of the wrong type, weights, titles."""
 
 from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
 from types import MappingProxyType
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +15,7 @@ from scipy.sparse import csr_array
 
 import deql
 from deql.errors import ParameterError, UnknownItemError
-from deql.ranking.histories import encode_histories, encode_history, known_columns
+from deql.ranking.histories import encode_histories, encode_history, known_columns, weighted_columns
 
 ITEMS = np.array(["egg", "jam", "oat", "tea"], object)
 INDEX = {item: column for column, item in enumerate(ITEMS.tolist())}
@@ -65,6 +69,16 @@ class TestWeights:
         for history, dtype in ((["tea"], np.float32), ({"tea": 2.5}, np.float32), ({"tea": 0.1}, np.float64)):
             assert encode_histories([history], INDEX, ITEMS, strict=True).dtype == dtype
 
+    @pytest.mark.parametrize("weight", [Decimal("2.5"), np.float16(2.5), Fraction(5, 2)])
+    def test_are_numbers_of_any_type(self, weight):
+        assert known_columns({"tea": weight, "egg": np.True_, "jam": np.False_}, INDEX) == ([0, 3], [1.0, 2.5], [])
+
+    def test_of_one_item_that_add_up_to_too_much_are_refused(self):
+        with pytest.raises(
+            ParameterError, match=r"the weight of 'tea' in a history must be a finite number, got 6e\+38"
+        ):
+            weighted_columns([("tea", 3e38), ("tea", 3e38)], INDEX)
+
     def test_of_one_user_need_a_list_around_the_mapping(self, texts):
         with pytest.raises(ParameterError, match=r"got \{'10': 2.0\} \(for one user with weights, wrap the mapping"):
             texts.recommend({"10": 2.0})
@@ -75,6 +89,18 @@ class TestWeights:
 
     def test_ids_in_an_array_are_no_row(self, numbers):
         assert numbers.explain(np.array([10, 20]), 30) == numbers.explain([10, 20], 30)
+
+    def test_a_frame_is_no_single_history(self, numbers):
+        frame = pd.DataFrame({"user": [1], "item": [10]})
+        with pytest.raises(ParameterError, match=r"^a history must be a list of item ids, got [^\n]*$"):
+            numbers.explain(frame, 20)
+
+    def test_what_is_refused_is_named_in_one_short_line(self, numbers):
+        for wrong in (dict.fromkeys(range(10000), 1.0), [pl.DataFrame({"item": [10, 20]})]):
+            with pytest.raises(ParameterError) as caught:
+                numbers.recommend(wrong)
+            assert "\n" not in str(caught.value)
+            assert len(str(caught.value)) < 300
 
     def test_one_history_of_nothing(self):
         assert encode_history([], INDEX, ITEMS, strict=True).shape == (1, 4)

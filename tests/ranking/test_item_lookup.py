@@ -1,8 +1,9 @@
 import numpy as np
+import polars as pl
 import pytest
 
 from deql.errors import ParameterError, UnknownItemError
-from deql.ranking.item_lookup import TitleIndex, find_column, suggest_items
+from deql.ranking.item_lookup import TitleIndex, find_column, known_column, suggest_items, wrong_kind
 
 ITEMS = np.array(["a", "b", "c", "d", "e", "f", "g"], object)
 TITLES = np.array(["Tea", "b", "Straße", "tea", "TEA", "Tea ", "c"], object)
@@ -38,3 +39,15 @@ def test_of_very_many_names_only_those_with_the_text_in_them_are_suggested(monke
     monkeypatch.setattr("deql.ranking.item_lookup._MOST_COMPARED", 3)
     assert suggest_items("strasse", ITEMS, TITLES) == " (did you mean Straße?)"
     assert suggest_items("Straßf", ITEMS, TITLES) == ""
+
+
+@pytest.mark.parametrize("item", [np.int64(7), np.uint8(7), np.float32(7), 7.0, 7])
+def test_numbers_of_any_type_are_told_from_text(item):
+    assert wrong_kind([item], {"7": 0}).endswith("is a number: give '7'")
+    assert wrong_kind([item], {"8": 0}) == ""
+
+
+def test_what_is_unknown_is_named_whatever_it_is():
+    for item in (np.array([1, 2]), pl.Series([1, 2])):
+        with pytest.raises(UnknownItemError, match=r"^the model does not know the item [^\n]*$"):
+            known_column(item, {"7": 0}, ITEMS)

@@ -124,3 +124,10 @@ def test_a_column_has_one_type(kind):
     assert table["reason"].to_list() == [None, "egg"]
     nobody = Recommendations(found.ids[:0], found.scores[:0], found.from_popularity[:0], users=users[:0])
     assert nobody.to_frame("polars").schema["item"] == pl.String
+
+
+def test_a_column_without_any_text_is_one_of_text():
+    lists = Recommendations(np.empty((0, 1), object), np.ones((0, 1)), np.zeros(0, bool), users=np.empty(0, object))
+    assert lists.to_frame().schema["user"] == lists.to_frame().schema["item"] == pl.String
+    lists = Recommendations(np.array([[1]]), np.ones((1, 1)), np.zeros(1, bool), reasons=np.array([[None]], object))
+    assert lists.to_frame().schema["reason"] == pl.String

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 import deql
 from deql import Interactions, ModelFileError, Popularity
-from deql.errors import DeqlError, SplitFileError
+from deql.errors import DeqlError, ParameterError, SplitFileError
 from deql.io import container
 from deql.split import HeldOut, Split, load_split, split_leave_last, split_strong, split_weak
 from deql.split.parts import _KIND
@@ -214,3 +214,12 @@ def test_nonsense_with_a_right_checksum_is_refused(path, split, damage):
     container.write(_KIND, path, {"split": json.dumps(facts)}, arrays)
     with pytest.raises(SplitFileError, match="is damaged"):
         load_split(path)
+
+
+def test_a_file_is_read_without_options(tmp_path):
+    train = Interactions.from_pairs([1, 1, 2, 2], [1, 2, 1, 3])
+    Split(train, test=Interactions.from_pairs([1], [3])).save(tmp_path / "a.split")
+    with pytest.raises(ParameterError, match=r"a split file is read as it is: leave out user, item$"):
+        load_split(tmp_path / "a.split", user="user", item="item")
+    with pytest.raises(SplitFileError, match="there is no split file"):
+        load_split(tmp_path / "b.split", user="user", item="item")

@@ -106,6 +106,7 @@ def test_saved_and_loaded(tmp_path):
         ({"after": "yesterday"}, ParameterError, "after must be a time as the data have it, or a date like 2015-03-04"),
         ({"after": "nan"}, ParameterError, "after must be a time"),
         ({"after": True}, ParameterError, "after must be a time"),
+        ({"after": 10**400}, ParameterError, "after must be a time"),
         ({"after": 100}, DataError, "nothing happened from the moment 100, where the test begins: .* are 1 to 6"),
         ({"after": 1}, DataError, "nothing happened before the moment 1,"),
         ({"after": 2, "validation": 0.5}, DataError, "nothing is left to train on"),
@@ -115,6 +116,11 @@ def test_saved_and_loaded(tmp_path):
 def test_what_cannot_be_split(options, error, message):
     with pytest.raises(error, match=message):
         deql.split_time(market(), **options)
+
+
+def test_of_a_frame_finds_its_times():
+    frame = market().to_frame("pandas")
+    assert deql.split_time(frame, after=5).describe() == deql.split_time(market(), after=5).describe()
 
 
 def test_needs_times():

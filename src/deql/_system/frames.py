@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from deql._system.lazy import nw
-from deql.errors import ParameterError
+from deql.errors import DataError, ParameterError
 
 __all__ = ["DEFAULT_KIND", "frame_kind", "make_frame"]
 
@@ -52,24 +52,30 @@ def make_frame(columns: Mapping[str, Any], kind: str | None = None) -> Any:
     kind = kind or DEFAULT_KIND
     if kind not in (*_KINDS, "modin", "cudf"):
         raise ParameterError(f"a frame is one of {', '.join(_KINDS)}, got {kind!r}", parameter="kind")
+    backend = cast(_Backend, kind)
     try:
-        given = {name: _of_one_type(values) for name, values in columns.items()}
-        return nw.from_dict(given, backend=cast(_Backend, kind)).to_native()
+        made = {name: _column(name, values, backend) for name, values in columns.items()}
+        return nw.from_dict(made, backend=backend).to_native()
     except ModuleNotFoundError:
         raise ParameterError(
             f"{kind} is not installed: pip install {kind}, or ask for another", parameter="kind"
         ) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(
+            f"these values cannot be in a {kind} frame ({reason}): ids must be all whole numbers or all text"
+        ) from None
 
 
-def _of_one_type(values: Any) -> Any:
+def _column(name: str, values: Any, backend: _Backend) -> Any:
+    """Numbers as they are; objects so that they have one type: text where there is none or there are several."""
     if not isinstance(values, np.ndarray) or values.dtype != object:
         return values
-    if not len(values):
-        return values.astype(str)
     given = values.tolist()
-    kinds = set(map(type, given))
-    if type(None) not in kinds and len(kinds) == 1:
-        return values
-    if len(kinds - {type(None)}) == 1:
-        return given  # a list, as polars does not find the type of an array that begins with None
-    return [None if value is None else str(value) for value in given]
+    kinds = set(map(type, given)) - {type(None)}
+    if not kinds:
+        return nw.new_series(name, given, nw.String, backend=backend)
+    if len(kinds) > 1:
+        given = [None if value is None else str(value) for value in given]
+    # A list, as polars may leave an array of objects one of objects.
+    return nw.new_series(name, given, backend=backend) if backend == "polars" else given

@@ -41,7 +41,13 @@ def canonical(matrix: Any) -> csr_array:
         if hasattr(matrix, "columns"):
             raise DataError(f"expected Interactions or a users × items matrix, got a {type(matrix).__name__}: "
                             "a frame with a row for each interaction goes through deql.read_interactions")  # fmt: skip
-        matrix = np.asarray(matrix)
+        try:
+            matrix = np.asarray(matrix)
+        except ValueError:  # lists that differ in length
+            raise DataError(
+                "expected Interactions or a users × items matrix, got lists that differ in length: "
+                "deql.Interactions.from_pairs makes interactions of users and items"
+            ) from None
         if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
             raise DataError(
                 "expected Interactions or a users × items sparse matrix of numbers, "

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.lazy import pl
-from deql.data.readers.columns import choose_columns, find_known
-from deql.data.readers.frames import as_polars, frame_names
+from deql.data.readers.columns import ColumnRoles, choose_columns, find_known
+from deql.data.readers.frames import as_polars, frame_names, unreadable
+from deql.data.readers.parsed_rows import parse_rows
 from deql.errors import DataError
 
 __all__ = ["CodedIds", "read_pairs", "weight_column"]
@@ -37,12 +38,16 @@ def read_pairs(frame: Any) -> tuple[CodedIds, CodedIds]:
     names = frame_names(table, "the frame")
     roles = choose_columns(names, "the frame", None, None, None, None)
     print(f"deql: the frame: {roles.describe(names)}", file=sys.stderr)
-    both = table.select(names[roles.user], names[roles.item]).collect()
-    for name, role in zip(both.columns, ("user", "item"), strict=True):
-        if both[name].null_count():
-            row = both[name].is_null().arg_max()
-            raise DataError(f"the frame, row {(row or 0) + 1:,}: the {role} is missing")
-    return _coded(both.to_series(0)), _coded(both.to_series(1))
+    try:
+        both = table.select(names[roles.user], names[roles.item]).collect()
+    except unreadable() as error:
+        raise DataError(f"the frame cannot be read ({str(error).strip().splitlines()[0]})") from None
+    for column, role in zip(both.get_columns(), ("user", "item"), strict=True):
+        missing = column.is_null() | (column.is_nan() if column.dtype.is_float() else False)
+        if missing.any():
+            raise DataError(f"the frame, row {(missing.arg_max() or 0) + 1:,}: the {role} is missing")
+    rows = parse_rows(both.to_series, ColumnRoles(0, 1, None, None, False), _row_error)
+    return _coded(rows.users), _coded(rows.items)
 
 
 def weight_column(frame: Any) -> str | None:
@@ -54,13 +59,21 @@ def weight_column(frame: Any) -> str | None:
     >>> weight_column(pl.DataFrame({"user": [1], "item": [2], "rating": [5]}))
     'rating'
     """
-    names = frame_names(as_polars(frame), "the frame")
+    if hasattr(frame, "collect_schema"):  # of polars, whose lazy frames would warn
+        names = frame.collect_schema().names()
+    else:
+        names = [str(name) for name in getattr(frame, "column_names", frame.columns)]
     place = find_known(names, "weight")
     return None if place is None else names[place]
 
 
-def _coded(column: pl.Series) -> CodedIds:
+def _coded(ids: Any) -> CodedIds:
+    column = pl.Series("id", ids)
     distinct = column.unique(maintain_order=True)
     numbered = pl.DataFrame({"id": distinct, "code": np.arange(len(distinct))})
-    rows = column.to_frame("id").join(numbered, on="id", how="left", maintain_order="left")
+    rows = column.to_frame().join(numbered, on="id", how="left", maintain_order="left")
     return CodedIds(distinct.to_list(), rows["code"].to_numpy())
+
+
+def _row_error(row: int, *problem: Any) -> DataError:
+    return DataError(f"the frame, row {row + 1:,}: ", *problem)

@@ -55,7 +55,7 @@ def with_titles(
     if source is None:
         return data
     titles = _as_mapping(source) if isinstance(source, Mapping) else _read(source, max_unpacked, encoding)
-    found = [titles.get(str(item)) for item in data.items.tolist()]
+    found = [titles.get(str(item)) or None for item in data.items.tolist()]  # an empty title is none
     if data.n_items and not any(title is not None for title in found):
         raise DataError(
             f"no item has a title in {_source_name(source)}: its ids are like {name_some(list(titles), 3)}, "
@@ -72,7 +72,7 @@ def _as_mapping(given: Mapping[Any, Any]) -> dict[str, str]:
 
 def _read(source: Any, max_unpacked: int | None, encoding: str) -> dict[str, str]:
     is_file = isinstance(source, str | os.PathLike)
-    frame = _read_file(Path(source), max_unpacked, encoding) if is_file else as_polars(source).collect()
+    frame = _read_file(Path(source), max_unpacked, encoding) if is_file else _collected(source)
     names = frame.columns
     if len(names) < 2:
         raise DataError(f"{_source_name(source)} has one column: titles need one of ids and one of titles")
@@ -90,11 +90,22 @@ def _read(source: Any, max_unpacked: int | None, encoding: str) -> dict[str, str
         f"deql: {_source_name(source)}: item = {printable(names[ids])}, title = {printable(names[titles])}",
         file=sys.stderr,
     )
+    for place in (ids, titles):
+        kind = frame.dtypes[place]
+        if kind.is_nested() or kind in (pl.Binary, pl.Object):
+            raise DataError(f"{_source_name(source)}: column {printable(names[place])} holds {kind} values, not text")
     texts = frame[names[ids]].cast(str)
     if frame[names[ids]].dtype.is_float():  # whole numbers that a gap turned into floats
         texts = texts.str.strip_suffix(".0")
     both = frame.select(texts.alias("id"), frame[names[titles]].cast(str).alias("title")).drop_nulls()
     return dict(zip(both["id"].to_list(), both["title"].to_list(), strict=True))
+
+
+def _collected(frame: Any) -> pl.DataFrame:
+    try:
+        return as_polars(frame).collect()
+    except unreadable() as error:
+        raise DataError(f"the table of titles cannot be read ({str(error).strip().splitlines()[0]})") from None
 
 
 def _read_file(path: Path, max_unpacked: int | None, encoding: str) -> pl.DataFrame:

@@ -82,6 +82,8 @@ def compare(
         raise ParameterError("a comparison needs at least two models", parameter="models")
     check_metrics(named.values(), wanted)
     check_whole("splits", splits)
+    if tell is not None and not callable(tell):
+        raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if isinstance(data, Split):
         if split_options:
             raise ParameterError(f"a split is given, so {', '.join(split_options)} cannot be chosen")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deql._system.describe import own_first
@@ -106,6 +106,8 @@ def name_models(models: Recommender | Sequence[Recommender] | Mapping[str, Recom
     """
     if isinstance(models, Recommender):
         models = [models]
+    elif not isinstance(models, Iterable):
+        raise ParameterError(f"models must be a list or a dict of models, got {models!r}", parameter="models")
     elif not isinstance(models, Mapping):
         models = list(models)
     if isinstance(models, Mapping):

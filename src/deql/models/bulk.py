@@ -27,7 +27,7 @@ from deql.models.fitted import FittedModel
 from deql.models.kept_data import pick_users
 from deql.models.reasons import name_reasons
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import Histories, levels_to_the_caller
+from deql.ranking.histories import Histories, ids_of_kind, levels_to_the_caller, name_unknown
 from deql.ranking.item_lookup import find_column
 from deql.ranking.recommendations import Recommendations
 from deql.ranking.scored_pairs import ScoredPairs
@@ -78,8 +78,8 @@ class BulkVerbs(FittedModel):
         elif isinstance(histories, Interactions):
             data = histories
         elif is_frame(histories):
+            data = self._from_frame(histories)  # which says what is wrong with a frame
             kind = frame_kind(histories) or "pyarrow"  # what only Arrow knows
-            data = self._from_frame(histories)
         else:
             if users is not None:
                 raise ParameterError(
@@ -174,7 +174,9 @@ class BulkVerbs(FittedModel):
         (users, rows), (items, places) = read_pairs(frame)
         asked = self._asked(histories, users, strict)
         order = np.argsort(rows, kind="stable")
-        columns = self._columns_of(items, strict)[places]
+        alike = ids_of_kind(id_array(items), self.items_)  # as in histories: a table without words reads as numbers
+        wanted = [other if other in self._item_index else item for item, other in zip(items, alike, strict=True)]
+        columns = self._columns_of(wanted, strict)[places]
         bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(users)))])
         scores, cold = self._scores_of(asked.matrix, columns[order], bounds)
         as_given = np.empty_like(order)
@@ -188,13 +190,14 @@ class BulkVerbs(FittedModel):
         found = [find_column(item, self._item_index, self._title_index) for item in items]
         columns = np.array([NO_ITEM if column is None else column for column in found], np.int32)
         unknown = list(dict.fromkeys(items[place] for place in np.flatnonzero(columns == NO_ITEM).tolist()))
+        named = name_unknown(unknown, self._item_index)
         if unknown and strict:
-            raise UnknownItemError(f"the pairs name items the model does not know: {name_some(unknown)}")
+            raise UnknownItemError(f"the pairs name items the model does not know: {named}")
         if unknown:
             several = f"{len(unknown):,} items that the model does not know have" if len(unknown) > 1 else (
                 "1 item that the model does not know has"
             )  # fmt: skip
-            warnings.warn(f"{several} no score: {name_some(unknown)}", stacklevel=levels_to_the_caller())
+            warnings.warn(f"{several} no score: {named}", stacklevel=levels_to_the_caller())
         return columns
 
     def _titles_of(self, columns: NDArray[np.int32]) -> NDArray[Any] | None:
@@ -340,9 +343,9 @@ class BulkVerbs(FittedModel):
 def _nested(items: Any) -> Iterable[Any]:
     hint = "items must be a list for each history, such as [['a', 'b'], ['c']], or a frame of pairs"
     if items is None or isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise ParameterError(f"{hint}; got {items!r}", parameter="items")
+        raise ParameterError(f"{hint}; got {name_some([items])}", parameter="items")
     rows = list(items)
     for row in rows:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
-            raise ParameterError(f"{hint}; one of them is {row!r}", parameter="items")
+            raise ParameterError(f"{hint}; one of them is {name_some([row])}", parameter="items")
     return rows

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from deql.data import Interactions
 from deql.data.id_arrays import id_array
-from deql.data.interactions import UserId
+from deql.data.interactions import UserId, is_frame
 from deql.data.matrices import check_compressed, masked
 from deql.errors import DataError, ModelFileError, ParameterError, name_some
 from deql.io.container import Arrays, pack_text, unpack_text
@@ -81,6 +81,8 @@ def unpack_interactions(
             raise ValueError("its times are not all finite numbers")
         matrix = csr_array((weights, indices, indptr), shape=(n_users, len(items)))
         check_compressed(matrix)
+        if not matrix.has_canonical_format:
+            raise ValueError("a user has an item twice, or items out of order")
         if not np.array_equal(np.bincount(indices, minlength=len(items)), item_counts):
             raise ValueError("its items have other numbers of users than the model counted")
         return Interactions(matrix, users, items, times, titles)
@@ -100,21 +102,42 @@ def pick_users(data: Interactions, users: Iterable[UserId], strict: bool) -> tup
     >>> matrix.toarray().tolist(), ids.tolist()
     ([[0.0, 1.0], [1.0, 1.0]], ['bob', 'ann'])
     """
+    if is_frame(users):
+        raise ParameterError(
+            "users must be a list of user ids, got a frame: give its column of users", parameter="users"
+        )
     if isinstance(users, str | bytes) or not isinstance(users, Iterable):
-        raise ParameterError(f"users must be a list of user ids, got {users!r}", parameter="users")
-    given: list[Any] = list(users)
-    asked = id_array(given)
+        raise ParameterError(f"users must be a list of user ids, got {name_some([users])}", parameter="users")
+    listed: list[Any] = list(users)
+    given = id_array(listed).tolist()
     try:
-        rows = np.array([data.user_index.get(user, -1) for user in asked.tolist()], np.int64)
+        rows = np.array([data.user_index.get(user, -1) for user in given], np.int64)
     except TypeError:
         raise ParameterError("a user id must be a single value, such as a number or text", parameter="users") from None
     known = rows >= 0
+    asked = _as_asked(data, given, rows)
     if not known.all():
         _tell_unknown(data, list(dict.fromkeys(asked[~known].tolist())), strict)
     if not known.any():
         return csr_array((len(rows), data.n_items), dtype=data.matrix.dtype), asked
     matrix = csr_array(data.matrix[np.maximum(rows, 0)])
     return matrix if known.all() else masked(matrix, np.repeat(known, np.diff(matrix.indptr))), asked
+
+
+def _as_asked(data: Interactions, given: list[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The ids as the data have them, so that 3.0, which a gap made of 3, is 3; those that they do not have as given."""
+    own = data.users[np.maximum(rows, 0)].tolist() if data.n_users else given
+    asked = [
+        mine if row >= 0 else int(user) if isinstance(user, float) and user.is_integer() else user
+        for user, row, mine in zip(given, rows.tolist(), own, strict=True)
+    ]
+    kinds = {"text" if isinstance(user, str) else type(user).__name__ for user in asked}
+    if len(kinds) > 1 or any(user is None or user != user for user in asked):
+        raise ParameterError(
+            f"users must be whole numbers or text, all of one kind and none missing, got {' and '.join(sorted(kinds))}",
+            parameter="users",
+        )
+    return id_array(asked)
 
 
 def _tell_unknown(data: Interactions, unknown: list[Any], strict: bool) -> None:

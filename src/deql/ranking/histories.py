@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from deql.data import Interactions
-from deql.data.interactions import ItemId
+from deql.data.interactions import ItemId, is_frame
 from deql.data.matrices import SparseMatrix, canonical, masked, shortest_float
 from deql.errors import ParameterError, UnknownItemError, name_some
 from deql.ranking import NO_ITEM
@@ -21,7 +22,7 @@ from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind
 
 __all__ = [
     "NO_ITEM", "Histories", "History", "allowed_columns", "allowed_items", "encode_histories", "encode_history",
-    "known_columns", "levels_to_the_caller", "weighted_columns",
+    "ids_of_kind", "known_columns", "levels_to_the_caller", "name_unknown", "weighted_columns",
 ]  # fmt: skip
 
 History: TypeAlias = Iterable[ItemId] | Mapping[ItemId, float]
@@ -106,8 +107,8 @@ def encode_history(
     """
     rows: Any = history
     if not isinstance(rows, Interactions) and not (_is_matrix(rows) and rows.ndim == 2):
-        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-            raise ParameterError(f"a history must be a list of item ids, got {rows!r}", parameter="history")
+        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable) or is_frame(rows):
+            raise ParameterError(f"a history must be a list of item ids, got {name_some([rows])}", parameter="history")
         rows = [rows]
     matrix = encode_histories(rows, index, items, strict, titles=titles)
     if matrix.shape[0] != 1:
@@ -166,7 +167,7 @@ def weighted_columns(
         if column is None:
             unknown.append(item)
         else:
-            weights[column] = weights.get(column, 0.0) + weight
+            weights[column] = _as_weight(weights.get(column, 0.0) + weight, item)  # a sum may be too large, too
     columns = sorted(column for column, weight in weights.items() if weight)
     return columns, [weights[column] for column in columns], unknown
 
@@ -191,12 +192,12 @@ def allowed_columns(
     unknown: dict[str, list[Any]] = {}
     for name, given, value in (("candidates", candidates, True), ("exclude", exclude, False)):
         if isinstance(given, str | bytes) or not isinstance(given, Iterable | None):
-            raise ParameterError(f"{name} must be a list of item ids, got {given!r}", parameter=name)
+            raise ParameterError(f"{name} must be a list of item ids, got {name_some([given])}", parameter=name)
         found = [(item, find_column(item, index, titles)) for item in given or ()]
         unknown[name] = [item for item, column in found if column is None]
         allowed[[column for _, column in found if column is not None]] = value
         if name == "candidates" and found and len(unknown[name]) == len(found):
-            raise UnknownItemError(f"the model knows none of the candidates: {_named(unknown[name], index)}")
+            raise UnknownItemError(f"the model knows none of the candidates: {name_unknown(unknown[name], index)}")
     return allowed, unknown
 
 
@@ -216,7 +217,7 @@ def allowed_items(
     allowed, unknown = allowed_columns(n, index, exclude, candidates, titles)
     for name, items in unknown.items():
         if items and strict:
-            raise UnknownItemError(f"{name} names items the model does not know: {_named(items, index)}")
+            raise UnknownItemError(f"{name} names items the model does not know: {name_unknown(items, index)}")
         if name == "candidates" or wrong_kind(items, index):
             _tell_unknown(items, index, strict, name)
     return allowed
@@ -232,7 +233,7 @@ def _encode_interactions(
 ) -> csr_array:
     if histories.items is items or np.array_equal(histories.items, items):
         return histories.matrix
-    columns = np.array([index.get(item, NO_ITEM) for item in _ids_of_kind(histories.items, items)], np.int32)
+    columns = np.array([index.get(item, NO_ITEM) for item in ids_of_kind(histories.items, items)], np.int32)
     if titles is not None and histories.items.dtype == object:
         for place in np.flatnonzero(columns == NO_ITEM):
             found = find_column(histories.items[place], index, titles)
@@ -253,7 +254,7 @@ def _is_matrix(histories: Any) -> bool:
 
 def _as_weight(weight: Any, item: Any) -> float:
     try:
-        number = float(weight) if isinstance(weight, float | int | Real) else np.nan
+        number = float(weight) if isinstance(weight, float | int | Real | Decimal | np.bool_) else np.nan
     except OverflowError:
         number = np.inf
     if not abs(number) <= _LARGEST_WEIGHT:
@@ -264,8 +265,14 @@ def _as_weight(weight: Any, item: Any) -> float:
     return number
 
 
-def _ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
-    """Ids of another table as the model would have read them: text for text, whole numbers for numbers."""
+def ids_of_kind(ids: NDArray[Any], model_ids: NDArray[Any]) -> list[Any]:
+    """Ids of another table as the model would have read them: text for text, whole numbers for numbers.
+
+    Examples
+    --------
+    >>> ids_of_kind(np.array([7, 8]), np.array(["7", "x"], object))
+    ['7', '8']
+    """
     if (ids.dtype == object) == (model_ids.dtype == object):
         return list(ids.tolist())
     if model_ids.dtype == object:
@@ -278,12 +285,13 @@ def _as_rows(histories: Any) -> list[History]:
     hint = "histories must be a list of histories, each a list of item ids, such as [['a', 'b'], ['c']]"
     if isinstance(histories, str | bytes | Mapping) or not isinstance(histories, Iterable):
         one = " (for one user with weights, wrap the mapping in a list)" if isinstance(histories, Mapping) else ""
-        raise ParameterError(f"{hint}; got {histories!r}{one}", parameter="histories")
+        raise ParameterError(f"{hint}; got {name_some([histories])}{one}", parameter="histories")
     rows = list(histories)
     for row in rows:
         if isinstance(row, str | bytes) or not isinstance(row, Iterable):
             raise ParameterError(
-                f"{hint}; one of them is {row!r} (for one user, wrap the list once more)", parameter="histories"
+                f"{hint}; one of them is {name_some([row])} (for one user, wrap the list once more)",
+                parameter="histories",
             )
     return rows
 
@@ -292,15 +300,22 @@ def _tell_unknown(unknown: Sequence[Any], index: Mapping[Any, int], strict: bool
     if not unknown:
         return
     if strict:
-        raise UnknownItemError(f"{where} name items the model does not know: {_named(unknown, index)}")
+        raise UnknownItemError(f"{where} name items the model does not know: {name_unknown(unknown, index)}")
+    items = "item" if len(unknown) == 1 else "items"
     warnings.warn(
-        f"ignored {len(unknown):,} unknown item{'s' if len(unknown) > 1 else ''} in {where}: {_named(unknown, index)}",
+        f"ignored {len(unknown):,} unknown {items} in {where}: {name_unknown(unknown, index)}",
         stacklevel=levels_to_the_caller(),
     )
 
 
-def _named(unknown: Sequence[Any], index: Mapping[Any, int]) -> str:
-    """Some of the unknown items, each once, and what is wrong with one of them if that can be told."""
+def name_unknown(unknown: Sequence[Any], index: Mapping[Any, int]) -> str:
+    """Some of the unknown items, each once, and what is wrong with one of them if that can be told.
+
+    Examples
+    --------
+    >>> name_unknown(["7", "x"], {7: 0})
+    "'7', 'x'; the model's ids are whole numbers and '7' is text: give 7"
+    """
     distinct = list(dict.fromkeys(unknown))
     hint = wrong_kind(distinct[:_MOST_LOOKED_AT], index)
     return name_some(distinct) + (f"; {hint}" if hint else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from numbers import Real
@@ -81,7 +80,7 @@ def find_column(item: Any, index: Mapping[Any, int], titles: TitleIndex | None =
     try:
         column = index.get(item)
     except TypeError:  # unhashable: a list where an id was expected
-        raise ParameterError(f"an item id must be a single value, got {item!r}") from None
+        raise ParameterError(f"an item id must be a single value, got {name_some([item])}") from None
     if column is None and titles is not None and isinstance(item, str):
         return titles.column(item)
     return column
@@ -148,9 +147,9 @@ def suggest_items(text: Any, items: NDArray[Any], titles: NDArray[Any] | None) -
     return near or (f" (did you mean {', '.join(within[:3])}?)" if within else "")
 
 
-def _as_text(number: Real) -> str | None:
+def _as_text(number: Any) -> str | None:
     try:
-        whole = math.trunc(number)
+        whole = int(number)
         return str(whole) if whole == number else None
     except (ValueError, OverflowError):  # no finite number, or digits without end
         return None

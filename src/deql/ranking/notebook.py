@@ -107,13 +107,15 @@ def neighbourhood_html(near: Neighbourhood) -> str:
 def scored_pairs_repr(found: ScoredPairs) -> str:
     """How many pairs there are, and the first of them."""
     shown = short_list([f"{names[-1]} {score:.4g}" for names, score in _pairs(found, _FIRST + 1)], _FIRST)
-    return f"ScoredPairs({counted(len(found.scores), 'pair', 'pairs')} of {len(found):,} users: {shown})"
+    return (
+        f"ScoredPairs({counted(len(found.scores), 'pair', 'pairs')} of {counted(len(found), 'user', 'users')}: {shown})"
+    )
 
 
 def scored_pairs_html(found: ScoredPairs) -> str:
     """A row for each pair."""
     rows = [(names, [Cell(number(score))]) for names, score in _pairs(found, _PARTS)]
-    said = f"{counted(len(found.scores), 'pair', 'pairs')} of {len(found):,} users"
+    said = f"{counted(len(found.scores), 'pair', 'pairs')} of {counted(len(found), 'user', 'users')}"
     more = [html.paragraph(f"… and {len(found.scores) - _PARTS:,} more", quiet=True)] * (len(found.scores) > _PARTS)
     table = [html.table(Grid("Scores", ["user", "item", "score"], rows))] if rows else []
     return html.block(html.heading("ScoredPairs", said), *table, *more)
@@ -121,7 +123,10 @@ def scored_pairs_html(found: ScoredPairs) -> str:
 
 def _pairs(found: ScoredPairs, most: int) -> list[tuple[list[str], float]]:
     """User, item and score of the first pairs."""
-    names = found.items if found.titles is None else found.titles
+    names = found.items[:most].tolist()
+    if found.titles is not None:  # which items have that the model knows
+        titles = found.titles[:most].tolist()
+        names = [name if title is None else title for name, title in zip(names, titles, strict=True)]
     rows = np.searchsorted(found.bounds, np.arange(min(most, len(found.scores))), side="right") - 1
     return [
         ([_short(found.users[row]), _short(names[place])], float(found.scores[place])) for place, row in enumerate(rows)

@@ -68,6 +68,8 @@ def load_split(path: str | os.PathLike[str], **reading: Any) -> Split:
     """
     path = Path(path)
     if not path.is_dir():
+        if reading and path.exists():
+            raise ParameterError(f"a split file is read as it is: leave out {', '.join(reading)}")
         return load_split_file(path)
     files = split_files(path)
     if not files:

@@ -123,8 +123,10 @@ def _moment(after: Any) -> float:
                 return _moment(parse(after))
     if isinstance(after, datetime):
         return (after if after.tzinfo else after.replace(tzinfo=UTC)).timestamp()
-    if isinstance(after, int | float | np.number) and not isinstance(after, bool) and np.isfinite(after):
-        return float(after)
+    if isinstance(after, int | float | np.number) and not isinstance(after, bool):
+        with suppress(OverflowError):
+            if np.isfinite(float(after)):
+                return float(after)
     raise ParameterError(
         f"after must be a time as the data have it, or a date like 2015-03-04, got {after!r}", parameter="after"
     )
