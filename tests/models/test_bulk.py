@@ -122,6 +122,19 @@ class TestScorePairs:
         found = model.score_pairs(items=pd.DataFrame({"user": [1, 3], "item": [7, 7]}))
         assert found["score"].tolist() == [row[0] for row in model.score_pairs(items=[["7"], ["7"]], users=[1, 3])]
 
+    @pytest.mark.parametrize("kept", [True, False])
+    def test_of_text_that_looks_like_numbers(self, kept):
+        frame = pd.DataFrame({"user": ["1", "1", "2", "2", "3"], "item": ["7", "8", "7", "9", "8"]})
+        data = deql.read_interactions(frame, "user", "item", ids="text")
+        model = deql.EASE(l2=1.0).fit(data, keep_data=True)
+        found = model.score_pairs(None if kept else frame, frame)
+        assert found["item"].tolist() == frame["item"].tolist()
+        assert found["score"].tolist() == [
+            model.score_pairs(items=[[item]], users=[user])[0][0] for user, item in frame.values.tolist()
+        ]
+        assert found["user"].astype(str).tolist() == frame["user"].tolist()
+        assert found["user"].tolist() == frame["user"].tolist() or not kept
+
     @pytest.mark.parametrize(
         ("frame", "said"),
         [
@@ -387,11 +400,10 @@ class TestWriteRecommendations:
         with pytest.warns(UserWarning, match="1 user gets the popularity order"):
             written = ease.write_recommendations(tmp_path / f"lists{ending}", users=[999, 3], k=2, reasons=1)
         assert written == (4, 2, 1)
-        text = (tmp_path / f"lists{ending}").read_bytes()
-        assert all(part in text for part in (b"999", b"Item No. "))
+        assert b"Item No. " in (tmp_path / f"lists{ending}").read_bytes()
 
     def test_of_ids_of_two_types_is_refused(self, ease, tmp_path):
-        with pytest.raises(ParameterError, match="all of one kind .* got int and text"):
+        with pytest.raises(ParameterError, match=r"all of one kind .* got int and text"):
             ease.write_recommendations(tmp_path / "lists.csv", users=["zoe", 3])
         assert not list(tmp_path.iterdir())
 

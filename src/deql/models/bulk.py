@@ -66,33 +66,35 @@ class BulkVerbs(FittedModel):
     def _asked(self, histories: Histories | None, users: Iterable[UserId] | None, strict: bool) -> Asked:
         """The rows of histories as given, or of users whose data were kept."""
         self._check_fitted()
-        kind = None
-        if histories is None:
-            data = self.data_
-            if data is None:
-                raise ParameterError(
-                    "this model does not have its data, and so no users: give histories, such as [['a', 'b'], ['c']], "
-                    "or fit it with keep_data=True",
-                    parameter="histories",
-                )
-        elif isinstance(histories, Interactions):
-            data = histories
-        elif is_frame(histories):
-            data = self._from_frame(histories)  # which says what is wrong with a frame
-            kind = frame_kind(histories) or "pyarrow"  # what only Arrow knows
-        else:
+        data = self._data_asked(histories)
+        kind = (frame_kind(histories) or "pyarrow") if is_frame(histories) else None  # Arrow: what only that knows
+        if data is None:
             if users is not None:
                 raise ParameterError(
                     "users are picked by their ids, which lists and matrices do not have: give Interactions or a frame",
                     parameter="users",
                 )
-            matrix = self._encode(histories, strict=strict)
+            matrix = self._encode(histories, strict=strict)  # type: ignore[arg-type]
             return Asked(matrix, np.arange(matrix.shape[0]), None)
         if users is None:
             return Asked(self._encode(data, strict=strict), data.users, kind)
         rows, ids = pick_users(data, users, strict)
         some = Interactions(rows, ids, data.items)
         return Asked(self._encode(some, strict=strict), ids, kind)
+
+    def _data_asked(self, histories: Histories | None) -> Interactions | None:
+        """Histories with ids of users, or the data that were kept; None for lists and matrices, which have none."""
+        if histories is None:
+            if self.data_ is None:
+                raise ParameterError(
+                    "this model does not have its data, and so no users: give histories, such as [['a', 'b'], ['c']], "
+                    "or fit it with keep_data=True",
+                    parameter="histories",
+                )
+            return self.data_
+        if is_frame(histories):
+            return self._from_frame(histories)
+        return histories if isinstance(histories, Interactions) else None
 
     def _recommended(
         self,
@@ -171,18 +173,22 @@ class BulkVerbs(FittedModel):
         """The frame's pairs with their scores, in its order."""
         from deql.data.pairs import read_pairs  # it needs what ELSA's training does without
 
+        self._check_fitted()
+        data = self._data_asked(histories)
         (users, rows), (items, places) = read_pairs(frame)
+        if data is not None:
+            users, histories = _as_known(users, data.users), data
         asked = self._asked(histories, users, strict)
         order = np.argsort(rows, kind="stable")
-        alike = ids_of_kind(id_array(items), self.items_)  # as in histories: a table without words reads as numbers
-        wanted = [other if other in self._item_index else item for item, other in zip(items, alike, strict=True)]
+        wanted = _as_known(items, self.items_)
         columns = self._columns_of(wanted, strict)[places]
+        shown = id_array(wanted if self.items_.dtype == object else items)[places]
         bounds = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(users)))])
         scores, cold = self._scores_of(asked.matrix, columns[order], bounds)
         as_given = np.empty_like(order)
         as_given[order] = np.arange(len(order))
         each, titles = np.arange(len(rows) + 1), self._titles_of(columns)
-        found = ScoredPairs(asked.users[rows], id_array(items)[places], scores[as_given], each, cold[rows], titles)
+        found = ScoredPairs(asked.users[rows], shown, scores[as_given], each, cold[rows], titles)
         return found.to_frame(frame_kind(frame) or "pyarrow")
 
     def _columns_of(self, items: list[Any], strict: bool) -> NDArray[np.int32]:
@@ -338,6 +344,11 @@ class BulkVerbs(FittedModel):
             schema["title"] = pl.String
         schema |= {"score": pl.Float64, "from_popularity": pl.Boolean}
         return schema | {"reason": pl.String} if reasons else schema
+
+
+def _as_known(ids: list[Any], known: NDArray[Any]) -> list[Any]:
+    """Ids of a frame, in which a column without words reads as numbers, as others have them, where they do."""
+    return [one if other is None else other for one, other in zip(ids, ids_of_kind(id_array(ids), known), strict=True)]
 
 
 def _nested(items: Any) -> Iterable[Any]:
