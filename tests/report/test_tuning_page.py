@@ -107,13 +107,13 @@ def test_what_the_page_says():
     for part in (
         CASES["grid"]().sentence, "ndcg@20 (higher is better) of 1,234 users: the split has 1,234 validation users",
         "l2 10, 0, 30; dropout 0.2, 0.8; user_power 0; b 1, 0.5; popularity_power 0", "6 models on 5 inverses, 12 s",
-        "complete", "dropout 0.2", "dropout 0.8", "The best b (1) is the largest tried: widen --b upwards.",
+        "complete", "dropout 0.2", "dropout 0.8", "The best b (1) is the largest tried: widen b upwards.",
     ):  # fmt: skip
         assert part in words
     assert "interrupted: this is the best up to then" in write("interrupted")
     assert "10 min" in write("interrupted")
     assert "Edges of the space" not in write("single")
-    assert "The best l2 (41) is the smallest tried: widen --l2 downwards." in write("narrow")
+    assert "The best l2 (41) is the smallest tried: widen l2 downwards." in write("narrow")
 
 
 def test_each_metrics_best_b_is_marked_in_its_own_figure():

@@ -133,6 +133,13 @@ def test_parts_that_fit_are_taken_as_they_are():
     assert Split(whole.train, None, fewer).test.seen.n_items == whole.train.n_items
 
 
+def test_users_of_whom_nothing_is_seen_are_counted():
+    alone = Split(table(TRAIN), None, table([("bob", "jam")]))
+    split = Split(table(TRAIN), None, table([("bob", "jam"), ("zoe", "tea"), ("zoe", "jam")]))
+    assert cells(split.test.held_out) == cells(alone.test.held_out)
+    assert (split.dropped["users"], split.dropped["interactions"]) == (1, 2)
+
+
 def test_evaluates_saves_and_loads(tmp_path):
     split = Split(table(TRAIN), table(VALIDATION), table(TEST))
     assert deql.evaluate(deql.Popularity().fit(split.train), split.test, "recall@2").means["recall@2"] > 0
@@ -146,9 +153,9 @@ def test_evaluates_saves_and_loads(tmp_path):
     ("arguments", "error", "message"),
     [
         ((table(TRAIN),), ParameterError, "a split needs something to test on"),
-        ((table(TRAIN), None, table([("bob", "jam"), ("zoe", "tea")])), DataError,
-         r"1 of the 2 users of test are not in train \('zoe'\), .*: give test as a pair, what is seen and what is to"),
-        ((table(TRAIN), table([("zoe", "jam")]), table(TEST)), DataError, "1 of the 1 users of validation are not in"),
+        ((table(TRAIN), None, table([("pat", "jam"), ("zoe", "tea")])), DataError,
+         r"none of the users of test is in train \('pat', 'zoe'\), .*: give test as a pair, what is seen and what is to"),
+        ((table(TRAIN), table([("zoe", "jam")]), table(TEST)), DataError, "none of the users of validation is in train"),
         ((table(TRAIN), None, table([("bob", 5)])), DataError, "items of train and of test are whole .*ids='text'"),
         ((table(TRAIN), None, table([(5, "jam")])), DataError, "users of train and of test are whole numbers"),
         ((table(TRAIN), None, (table(TRAIN), table([(5, "jam")]))), DataError, "users of what is seen and of test"),

@@ -56,36 +56,36 @@ def test_everything_at_once_fits_into_80_columns():
 @pytest.mark.parametrize(
     ("axis", "values", "best", "words"),
     [
-        ("l2", (1.0, 10.0), 10.0, "The best l2 (10) is the largest tried: widen --l2 upwards."),
-        ("l2", (10.0, 30.0), 10.0, "The best l2 (10) is the smallest tried: widen --l2 downwards."),
+        ("l2", (1.0, 10.0), 10.0, "The best l2 (10) is the largest tried: widen l2 upwards."),
+        ("l2", (10.0, 30.0), 10.0, "The best l2 (10) is the smallest tried: widen l2 downwards."),
         ("l2", (1.0, 10.0, 30.0), 10.0, None),
         ("l2", (10.0,), 10.0, None),
         ("l2", (0.0, 10.0), 0.0, None),
         ("dropout", (0.0, 0.5), 0.0, None),
-        ("dropout", (0.1, 0.5), 0.1, "The best dropout (0.1) is the smallest tried: widen --dropout downwards."),
+        ("dropout", (0.1, 0.5), 0.1, "The best dropout (0.1) is the smallest tried: widen dropout downwards."),
         ("user_power", (0.0, 0.4), 0.0, None),
         (
             "user_power", (-0.4, 0.0), -0.4,
-            "The best user_power (-0.4) is the smallest tried: widen --user-power downwards.",
+            "The best user_power (-0.4) is the smallest tried: widen user_power downwards.",
         ),
         # 0 is a limit below, not above: an optimum at the end of two values was passed over.
-        ("user_power", (-0.4, 0.0), 0.0, "The best user_power (0) is the largest tried: widen --user-power upwards."),
+        ("user_power", (-0.4, 0.0), 0.0, "The best user_power (0) is the largest tried: widen user_power upwards."),
         (
             "popularity_power", (-0.3, 0.0), 0.0,
-            "The best popularity_power (0) is the largest tried: widen --popularity-power upwards.",
+            "The best popularity_power (0) is the largest tried: widen popularity_power upwards.",
         ),
         (
             "dropout", (0.5, 0.9), 0.9,
-            "The best dropout (0.9) is the largest tried: widen --dropout upwards, such as 0.95; it stays below 1.",
+            "The best dropout (0.9) is the largest tried: widen dropout upwards, such as 0.95; it stays below 1.",
         ),
         ("dropout", (0.5, 0.99), 0.99, None),
         ("b", (0.0, 4.0), 0.0, None),
         ("b", (1.0, float("inf")), float("inf"), None),
-        ("b", (0.0, 4.0), 4.0, "The best b (4) is the largest tried: widen --b upwards."),
+        ("b", (0.0, 4.0), 4.0, "The best b (4) is the largest tried: widen b upwards."),
         ("popularity_power", (0.0, 0.3), 0.0, None),
         (
             "popularity_power", (0.0, 0.3), 0.3,
-            "The best popularity_power (0.3) is the largest tried: widen --popularity-power upwards.",
+            "The best popularity_power (0.3) is the largest tried: widen popularity_power upwards.",
         ),
     ],
 )  # fmt: skip
@@ -100,7 +100,7 @@ def test_edges_of_xi():
     space = Space(l2=(10.0,), dropout=(0.5,), b=(0.0, 1.0), xi=(0.1, 1.0))
     assert edges(made([row(b=None, xi=1.0)], space)) == []
     (sentence,) = edges(made([row(b=None, xi=0.1)], space))
-    assert sentence == "The best xi (0.1) is the smallest tried: widen --xi downwards."
+    assert sentence == "The best xi (0.1) is the smallest tried: widen xi downwards."
 
 
 def test_where_nothing_is_dropped_b_has_no_edge():
@@ -110,8 +110,8 @@ def test_where_nothing_is_dropped_b_has_no_edge():
 def test_edges_of_an_l2_that_follows_the_data():
     space = Space(dropout=(0.5,), user_power=(0.0, 0.8), b=(1.0,))
     rows = [row(l2=3.0, user_power=0.8), row(l2=1.0, user_power=0.8, value=0.2), row(l2=30.0, value=0.1)]
-    largest = "The best l2 (3) is the largest tried: widen --l2 upwards."
-    user_power = "The best user_power (0.8) is the largest tried: widen --user-power upwards."
+    largest = "The best l2 (3) is the largest tried: widen l2 upwards."
+    user_power = "The best user_power (0.8) is the largest tried: widen user_power upwards."
     assert edges(made(rows, space)) == [largest, user_power]
     looked_at = [row(l2=10.0, user_power=0.8)[:-1]]
     assert edges(made(rows, space, looks=looked_at)) == [user_power]
@@ -120,9 +120,9 @@ def test_edges_of_an_l2_that_follows_the_data():
 @pytest.mark.parametrize(
     ("l2", "words"),
     [
-        (0.31, "The best l2 (0.31) is next to the smallest of the space: widen --l2 downwards."),
+        (0.31, "The best l2 (0.31) is next to the smallest of the space: widen l2 downwards."),
         (3.79, None),
-        (290.0, "The best l2 (290) is next to the largest of the space: widen --l2 upwards."),
+        (290.0, "The best l2 (290) is next to the largest of the space: widen l2 upwards."),
     ],
 )
 def test_between_the_values_of_the_space_close_is_an_edge(l2, words):

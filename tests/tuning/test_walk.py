@@ -235,7 +235,7 @@ def test_the_end_of_an_axis_is_told(split):
     ridges = [ridge for ridge in GRID["l2"] if ridge >= 8 * wide.best["l2"]]
     narrow = deql.tune(split, GRID | {"l2": [*ridges, 5000, 10**5]})
     assert narrow.best["l2"] == min(ridges)
-    assert f"The best l2 ({min(ridges):g}) is the smallest tried: widen --l2 downwards." in edges(narrow)
+    assert f"The best l2 ({min(ridges):g}) is the smallest tried: widen l2 downwards." in edges(narrow)
 
 
 def test_an_early_end_is_no_end_of_an_axis(split):

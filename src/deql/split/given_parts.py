@@ -89,12 +89,10 @@ def _pair(given: HeldOutLike, train: Interactions, name: str) -> tuple[Interacti
     if seen is train:
         known = set(train.users.tolist())
         users = held_out.users[np.diff(held_out.matrix.indptr) > 0].tolist()
-        strangers = [user for user in users if user not in known]
-        if strangers:
+        if users and known.isdisjoint(users):
             raise DataError(
-                f"{len(strangers):,} of the {len(users):,} users of {name} are not in train "
-                f"({name_some(strangers, 3)}), so that nothing is seen of them: give {name} as a pair, what is seen "
-                "and what is to be found, or leave them out"
+                f"none of the users of {name} is in train ({name_some(users, 3)}), so that nothing is seen of them: "
+                f"give {name} as a pair, what is seen and what is to be found"
             )
     return seen, held_out
 

@@ -66,7 +66,7 @@ def result_notes(tuning: Tuning) -> list[str]:
         # What does no better than the model that the winner is tied with would not change the winner.
         if b not in tuning.space.b and (tuning.tie is None or gain > tuning.tie.difference):
             found.append(
-                f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it with --b."
+                f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it to the values of b."
             )
     return found
 
@@ -258,7 +258,7 @@ def edges(tuning: Tuning) -> list[str]:
         which, way = ("largest", "upwards") if side > 0 else ("smallest", "downwards")
         where = f"is the {which} tried" if best in values else f"is next to the {which} of the space"
         such_as = f", such as {(1 + best) / 2:.3g}; it stays below 1" if name == "dropout" and side > 0 else ""
-        found.append(f"The best {name} ({best:g}) {where}: widen --{name.replace('_', '-')} {way}{such_as}.")
+        found.append(f"The best {name} ({best:g}) {where}: widen {name} {way}{such_as}.")
     return found
 
 
