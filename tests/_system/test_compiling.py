@@ -98,3 +98,13 @@ def test_where_nothing_can_be_kept_a_folder_of_the_process_is(monkeypatch, told)
         "compiling SLIM, as every time, for the result can be kept nowhere: about 3 s "
         "(NUMBA_CACHE_DIR may name a folder for it)"
     ]
+
+
+def test_the_time_of_compiling_is_measured():
+    first = kernel("deql.ranking.kernels")
+    with compiling.time_compiling() as once:
+        first(1)
+    with compiling.time_compiling() as again:
+        first(2)
+    assert sum(once) > 0
+    assert sum(again) == 0

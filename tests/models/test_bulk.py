@@ -1,6 +1,7 @@
 """Many users at once: scores of given pairs, similar items, reasons, users by id, lists written as they are made."""
 
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -178,6 +179,14 @@ class TestSimilarItems:
                 ids, scores = model.similar_items(item, k=4)
                 assert found.ids[row].tolist() == ids.tolist()
                 assert found.scores[row].tobytes() == scores.tobytes()
+
+    def test_of_one_have_titles_too(self, ease):
+        found, several = ease.similar_items(ITEMS[7], k=3), ease.similar_items([ITEMS[7]], k=3)
+        assert found.titles.tolist() == several.titles[0].tolist()
+        assert found.to_frame().equals(several.to_frame())
+        assert repr(found) == repr(several)
+        assert found._repr_html_() == several._repr_html_()
+        assert pickle.loads(pickle.dumps(found)).titles.tolist() == found.titles.tolist()
 
     def test_as_a_frame(self, ease):
         frame = ease.similar_items([ITEMS[7], ITEMS[0]], k=2).to_frame()

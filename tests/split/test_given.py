@@ -154,8 +154,8 @@ def test_evaluates_saves_and_loads(tmp_path):
     [
         ((table(TRAIN),), ParameterError, "a split needs something to test on"),
         ((table(TRAIN), None, table([("pat", "jam"), ("zoe", "tea")])), DataError,
-         r"none of the users of test is in train \('pat', 'zoe'\), .*: give test as a pair, what is seen and what is to"),
-        ((table(TRAIN), table([("zoe", "jam")]), table(TEST)), DataError, "none of the users of validation is in train"),
+         r"none of the users of test is in train \('pat', 'zoe'\), .*: give test as a pair, what is seen and"),
+        ((table(TRAIN), table([("zoe", "jam")]), table(TEST)), DataError, "none of the users of validation is in"),
         ((table(TRAIN), None, table([("bob", 5)])), DataError, "items of train and of test are whole .*ids='text'"),
         ((table(TRAIN), None, table([(5, "jam")])), DataError, "users of train and of test are whole numbers"),
         ((table(TRAIN), None, (table(TRAIN), table([(5, "jam")]))), DataError, "users of what is seen and of test"),

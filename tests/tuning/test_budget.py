@@ -1,3 +1,6 @@
+import time
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -6,6 +9,7 @@ import deql
 from deql.errors import ParameterError
 from deql.split import HeldOut
 from deql.tuning.budget import Budget, inverses_of_screening, predict_seconds
+from deql.tuning.trainer import Trainer
 from deql.tuning.tuning_data import TuningData, hold_out_validation, sample_items
 from tests.tuning.common import market
 
@@ -63,3 +67,20 @@ def test_the_planner_says_how_long_an_inverse_takes(monkeypatch):
 
     monkeypatch.setattr("deql.tuning.budget.plan", lambda train, dtype: Planned())
     assert 1234 < predict_seconds(held(3000), 44, "float32") < 1236
+
+
+def test_the_first_trial_compiles_and_the_next_ones_need_not(monkeypatch):
+    """On a fresh machine a search of seconds said a minute, and a budget of one ended it after one point."""
+    split, space = deql.split_strong(market(seed=2)), {"l2": [1, 3, 10, 30], "dropout": 0.5, "user_power": 0}
+    evaluate, seconds = Trainer.evaluate, [0.6]
+
+    def evaluate_slowly(self, *given):
+        if seconds:
+            time.sleep(seconds.pop())
+        return evaluate(self, *given)
+
+    monkeypatch.setattr(Trainer, "evaluate", evaluate_slowly)
+    monkeypatch.setattr("deql.tuning.trials.time_compiling", lambda: nullcontext(list(seconds)))
+    told = []
+    deql.tune(split, space, budget="1.2s", search="grid", prune=False, baselines=False, tell=told.append)
+    assert sum("best so far" in line for line in told) == 4

@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["announce_compiling", "keep_compiled", "part_of", "sentence"]
+__all__ = ["announce_compiling", "keep_compiled", "part_of", "sentence", "time_compiling"]
 
 _PARTS = {
     "deql.data.readers": ("what reads tables", 1),
@@ -97,6 +98,27 @@ def announce_compiling(tell: Callable[[str], None]) -> None:
 
     _listeners.append(Announcer())
     event.register("numba:compile", _listeners[0])  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def time_compiling() -> Iterator[list[float]]:
+    """Measure the seconds that are spent on compiling: a list that has them in the end, and is empty if none were.
+
+    Examples
+    --------
+    >>> with time_compiling() as compiled:
+    ...     pass
+    >>> sum(compiled)
+    0
+    """
+    seconds: list[float] = []
+    if "numba" not in sys.modules:
+        yield seconds
+        return
+    from numba.core import event
+
+    with event.install_timer("numba:compile", seconds.append):
+        yield seconds
 
 
 def part_of(module: str) -> tuple[str, int] | None:

@@ -238,11 +238,7 @@ class Recommender(BulkVerbs):
             found = self._recommended(asked, int(k), exclude_seen, allowed, int(reasons), stage("Recommend"))
         return found if asked.kind is None else found.to_frame(asked.kind)
 
-    @overload
-    def similar_items(self, item: list[Any] | NDArray[Any], k: int = 10) -> SimilarItems: ...
-    @overload
-    def similar_items(self, item: ItemId, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]: ...
-    def similar_items(self, item: Any, k: int = 10) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    def similar_items(self, item: ItemId | Iterable[ItemId], k: int = 10) -> SimilarItems:
         """The items that having ``item`` speaks for most: the largest entries of its row of W.
 
         Parameters
@@ -253,10 +249,9 @@ class Recommender(BulkVerbs):
 
         Returns
         -------
-        ids : ndarray
-            Item ids, the most similar first; for a list of items a row for each.
-        scores : ndarray of float64
-            Their entries in the item's row of W.
+        SimilarItems
+            Unpacks into ``ids, scores``: item ids, the most similar first, and their entries in the item's row of W;
+            for a list of items a row for each.
 
         Examples
         --------
@@ -271,16 +266,16 @@ class Recommender(BulkVerbs):
         [['tea'], ['jam']]
         """
         self._check_fitted()
-        one = isinstance(item, Hashable) or not isinstance(item, Iterable)
-        columns = np.array([self._column(each) for each in ([item] if one else item)], np.int32)
+        several = list(item) if isinstance(item, Iterable) and not isinstance(item, Hashable) else None
+        asked: list[Any] = [item] if several is None else several
+        columns = np.array([self._column(each) for each in asked], np.int32)
         rows = csr_array(
             (np.ones(len(columns), np.float32), columns, np.arange(len(columns) + 1, dtype=np.int32)),
             shape=(len(columns), len(self.items_)),
         )
         found = self.recommend(rows, k=k)
-        if one:
-            return found.ids[0], found.scores[0]
-        return SimilarItems(*found, found.from_popularity, found.titles, self.items_[columns])
+        listed = SimilarItems(*found, found.from_popularity, found.titles, self.items_[columns])
+        return listed.first() if several is None else listed
 
     def explain(self, history: History, item: ItemId, k: int | None = None, strict: bool = False) -> Explanation:
         """How each item of a history adds to the score of ``item``.

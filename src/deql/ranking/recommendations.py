@@ -79,8 +79,12 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
         return self[1]
 
     _row: ClassVar[str] = "user"
-    __repr__ = recommendations_repr
-    _repr_html_ = recommendations_html
+
+    def __repr__(self) -> str:
+        return recommendations_repr(self)
+
+    def _repr_html_(self) -> str:
+        return recommendations_html(self)
 
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each user and rank: user, rank, item, title if there are any, score, from_popularity, reason.
@@ -111,12 +115,12 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
 
 
 class SimilarItems(Recommendations):
-    """What ``similar_items`` returns for several items: unpacks into ``ids, scores``, a row for each item asked for.
+    """What ``similar_items`` returns: unpacks into ``ids, scores``, with a row for each item if several were asked for.
 
     Attributes
     ----------
     ids, scores, titles
-        As in :class:`Recommendations`.
+        As in :class:`Recommendations`; flat for a single item.
     items : ndarray
         What was asked for, in the order of rows.
 
@@ -135,11 +139,30 @@ class SimilarItems(Recommendations):
         """What was asked for, in the order of rows."""
         return self.users
 
+    def first(self) -> SimilarItems:
+        """Those of the first item, flat."""
+        titles = None if self.titles is None else self.titles[0]
+        return SimilarItems(self.ids[0], self.scores[0], self.from_popularity[:1], titles, self.users[:1])
+
+    def _in_rows(self) -> SimilarItems:
+        """The same with a row for each item, also for a single one."""
+        if self.ids.ndim == 2:
+            return self
+        titles = None if self.titles is None else self.titles[None]
+        return SimilarItems(self.ids[None], self.scores[None], self.from_popularity, titles, self.users)
+
+    def __repr__(self) -> str:
+        return recommendations_repr(self._in_rows())
+
+    def _repr_html_(self) -> str:
+        return recommendations_html(self._in_rows())
+
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each item and rank: item, rank, similar (the other one), its title if there are any, and score."""
-        filled = ~np.isnan(self.scores)
+        found = self._in_rows()
+        filled = ~np.isnan(found.scores)
         rows, ranks = np.nonzero(filled)
-        columns = {"item": self.items[rows], "rank": ranks + 1, "similar": self.ids[filled]}
-        if self.titles is not None:
-            columns["title"] = self.titles[filled]
-        return make_frame(columns | {"score": self.scores[filled]}, kind)
+        columns = {"item": found.items[rows], "rank": ranks + 1, "similar": found.ids[filled]}
+        if found.titles is not None:
+            columns["title"] = found.titles[filled]
+        return make_frame(columns | {"score": found.scores[filled]}, kind)

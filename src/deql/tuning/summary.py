@@ -66,7 +66,8 @@ def result_notes(tuning: Tuning) -> list[str]:
         # What does no better than the model that the winner is tied with would not change the winner.
         if b not in tuning.space.b and (tuning.tie is None or gain > tuning.tie.difference):
             found.append(
-                f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: add it to the values of b."
+                f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: "
+                "add it to the values of b."
             )
     return found
 

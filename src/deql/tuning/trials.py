@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from deql._system.compiling import time_compiling
 from deql._system.formatting import show_seconds
 from deql._system.tables import counted
 from deql.errors import DeqlError, JournalError
@@ -119,6 +120,7 @@ class TrialStore:
         self.guessed = False
         self.left_out = 0
         self._told = time.perf_counter()
+        self._compiled = 0.0
         self._kept: dict[str, tuple[tuple[float, Point, int], RuleParameters, Evaluation]] = {}
         self.screening_cost = 0.0
         if self.small is not None:
@@ -275,7 +277,10 @@ class TrialStore:
         found: list[Evaluation] = []
         failure, error = None, math.nan
         try:
-            found = trainer.evaluate(point, self.rules if rules is None else rules, metrics)
+            with time_compiling() as compiled:
+                found = trainer.evaluate(point, self.rules if rules is None else rules, metrics)
+            if trainer is self.full:
+                self._compiled += sum(compiled)
             values = {metric: [one.means[metric] for one in found] for metric in metrics}
             if not np.isfinite(list(values.values())).all():
                 values, failure = {}, f"{metrics[0]} is not finite"
@@ -303,8 +308,8 @@ class TrialStore:
                     self._kept[kind] = key, rules[place], one
 
     def _trial_seconds(self) -> float:
-        """Of a trial, as they were so far."""
-        return _seconds(self.trials) / len(self.trials)
+        """Of a trial, as they were so far; but what was compiled for one is not compiled for the next."""
+        return max(0.0, _seconds(self.trials) - self._compiled) / len(self.trials)
 
     def _append(self, step: str, trial: Trial) -> None:
         outcome = {"error": trial.error} if trial.failure is None else {"failure": trial.failure}
