@@ -43,7 +43,7 @@ def load(data: str, seed: int) -> Any:
         return deql.split_strong(deql.datasets.debian(), seed=seed)
     folder = Path(os.environ["DEQL_DATA"])
     if data == "amazon-beauty":
-        from deql.datasets.public import read_lightgcn_split
+        from deql.split import read_lightgcn_split
 
         published = read_lightgcn_split(folder / data)
         matrix = csr_array(published.train.matrix + published.test.held_out.matrix)
