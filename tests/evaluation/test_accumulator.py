@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
 
-from deql.evaluation.evaluator import find_hits
 from deql.ranking import NO_ITEM
+from deql.ranking.hits import find_hits
 
 
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.9])

@@ -10,10 +10,41 @@ from scipy.sparse import csr_array, issparse, sparray, spmatrix
 
 from deql.errors import DataError
 
-__all__ = ["SparseMatrix", "canonical", "check_compressed", "masked", "shortest_float"]
+__all__ = [
+    "SparseMatrix",
+    "canonical",
+    "check_compressed",
+    "entry_rows",
+    "has_entries",
+    "masked",
+    "shortest_float",
+]
 
 SparseMatrix: TypeAlias = sparray | spmatrix
 """Any of SciPy's sparse formats."""
+
+
+def entry_rows(matrix: csr_array) -> NDArray[np.int64]:
+    """The row of each stored value.
+
+    Examples
+    --------
+    >>> entry_rows(csr_array([[1.0, 2.0], [0.0, 3.0]])).tolist()
+    [0, 0, 1]
+    """
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+
+
+def has_entries(matrix: csr_array, other: csr_array) -> NDArray[np.bool_]:
+    """Whether a matrix has a value where each stored value of another of its shape stands; neither has duplicates.
+
+    Examples
+    --------
+    >>> has_entries(csr_array([[1.0, 0.0], [0.0, 3.0]]), csr_array([[1.0, 2.0], [0.0, 3.0]])).tolist()
+    [True, False, True]
+    """
+    wanted, own = (entry_rows(part) * part.shape[1] + part.indices for part in (other, matrix))
+    return np.isin(wanted, own, assume_unique=True)
 
 
 def masked(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:

@@ -9,20 +9,21 @@ from itertools import pairwise
 from typing import TypeAlias, overload
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from deql._system.callers import levels_to_the_caller
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions
 from deql.data.interactions import InteractionsLike, is_frame
-from deql.data.matrices import masked
+from deql.data.matrices import entry_rows, has_entries, masked
 from deql.errors import DataError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.metrics import METRICS, Metric, parse_metric, parse_metrics
 from deql.models.base import Recommender
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import encode_histories, levels_to_the_caller
+from deql.ranking.histories import encode_histories
+from deql.ranking.hits import find_hits
 from deql.split import HeldOut, Split
 from deql.split.new_users import hold_out_items
 
@@ -32,7 +33,6 @@ __all__ = [
     "RankedSlice",
     "check_metrics",
     "evaluate",
-    "find_hits",
     "group_models",
     "ranked_slices",
 ]
@@ -204,20 +204,14 @@ def _squared_errors(
     ]
 
 
-def _rows(matrix: csr_array) -> NDArray[np.int64]:
-    """The row of each stored entry."""
-    return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-
-
 def _row_sums(matrix: csr_array, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums by rows of values that stand for the stored entries."""
-    return np.asarray(np.bincount(_rows(matrix), values, minlength=matrix.shape[0]))
+    return np.asarray(np.bincount(entry_rows(matrix), values, minlength=matrix.shape[0]))
 
 
 def _without(matrix: csr_array, other: csr_array) -> csr_array:
     """``matrix`` without the entries that ``other`` has too."""
-    entries, others = (_rows(part) * part.shape[1] + part.indices for part in (matrix, other))
-    kept = ~np.isin(entries, others)
+    kept = ~has_entries(other, matrix)
     return matrix if kept.all() else masked(matrix, kept)
 
 
@@ -350,31 +344,3 @@ class MetricAccumulator:
                 self._per_user[text] = metric.function(self._per_user[text], seen)
             means[text] = float(self._per_user[text].mean()) if metric.of_users else metric.function(self._times[text])
         return means, self._per_user
-
-
-def find_hits(columns: NDArray[np.int32], truth: csr_array) -> NDArray[np.bool_]:
-    """Whether each ranked column is in the user's row of ``truth``: models × users × k, as the lists are.
-
-    Examples
-    --------
-    >>> find_hits(np.array([[[1, 0], [2, NO_ITEM]]], np.int32), csr_array([[0, 1, 0], [1, 0, 1]])).tolist()
-    [[[True, False], [True, False]]]
-    """
-    hits = np.empty(columns.shape, bool)
-    _look_up(columns, truth.indptr, truth.indices, np.zeros(truth.shape[1], bool), hits)
-    return hits
-
-
-@njit(cache=True, nogil=True)
-def _look_up(columns, indptr, indices, held_out, hits):  # type: ignore[no-untyped-def]
-    # held_out is all False between users: one such array serves them all, and no list needs a search.
-    models, users, k = columns.shape
-    for u in range(users):
-        for p in range(indptr[u], indptr[u + 1]):
-            held_out[indices[p]] = True
-        for m in range(models):
-            for t in range(k):
-                column = columns[m, u, t]
-                hits[m, u, t] = column != NO_ITEM and held_out[column]
-        for p in range(indptr[u], indptr[u + 1]):
-            held_out[indices[p]] = False

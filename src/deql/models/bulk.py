@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.callers import levels_to_the_caller
 from deql._system.checks import check_whole
 from deql._system.frames import frame_kind
 from deql._system.lazy import pl
@@ -27,7 +28,7 @@ from deql.models.fitted import FittedModel
 from deql.models.kept_data import pick_users
 from deql.models.reasons import name_reasons
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import Histories, ids_of_kind, levels_to_the_caller, name_unknown
+from deql.ranking.histories import Histories, ids_of_kind, name_unknown
 from deql.ranking.item_lookup import find_column
 from deql.ranking.recommendations import Recommendations
 from deql.ranking.scored_pairs import ScoredPairs
@@ -106,9 +107,9 @@ class BulkVerbs(FittedModel):
         report: ProgressCallback | None,
     ) -> Recommendations:
         columns, scores, cold = self._lists(asked.matrix, k, exclude_seen, allowed, report)
-        titles = None if self.titles_ is None else self._names(columns, self.titles_)
         why = name_reasons(self, asked.matrix, columns, reasons) if reasons else None
-        return Recommendations(self._names(columns, self.items_), scores, cold, titles, asked.users, why)
+        ids, titles = self._names(columns, self.items_), self._titles_of(columns)
+        return Recommendations(ids, scores, cold, titles, asked.users, why)
 
     def score_pairs(
         self,
@@ -250,14 +251,14 @@ class BulkVerbs(FittedModel):
         >>> [round(model.fit(known).score(others), 2) for model in (deql.EASE(l2=10.0), deql.Popularity())]
         [0.52, 0.31]
         """
+        from deql.ranking.hits import find_hits  # it needs what ELSA's training does without
+
         self._check_fitted()
         part = hold_out_items(self._with_ids(X))
         seen = self._encode(part.seen, "what is seen")
         truth = self._encode(part.held_out, "what is held out, and counted as missed")
         columns = self._best(seen, _CUTOFF, True, np.ones(len(self.items_), bool))[0]
-        rows, n = np.arange(len(columns)), len(self.items_)
-        held_out = np.repeat(rows, np.diff(truth.indptr)) * n + truth.indices
-        hits = np.isin(rows[:, None] * n + columns, held_out) & (columns >= 0)
+        hits = find_hits(columns[None], truth)[0]
         return float(ndcg(hits, np.diff(part.held_out.matrix.indptr).astype(np.int64), _CUTOFF).mean())
 
     def write_recommendations(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.callers import levels_to_the_caller
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId, is_frame
@@ -25,7 +26,7 @@ from deql.io.model_file import ModelRecord
 from deql.models.estimator import Estimator
 from deql.models.kept_data import kept_arrays, pack_interactions, unpack_interactions
 from deql.ranking import NO_ITEM
-from deql.ranking.histories import Histories, allowed_items, encode_histories, levels_to_the_caller
+from deql.ranking.histories import Histories, allowed_items, encode_histories
 from deql.ranking.item_lookup import TitleIndex
 
 __all__ = ["FittedModel"]

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.callers import levels_to_the_caller
 from deql.data import Interactions
 from deql.data.id_arrays import id_array
 from deql.data.interactions import UserId, is_frame
 from deql.data.matrices import check_compressed, masked
 from deql.errors import DataError, ModelFileError, ParameterError, name_some
 from deql.io.container import Arrays, pack_text, unpack_text
-from deql.ranking.histories import levels_to_the_caller
 
 __all__ = ["kept_arrays", "pack_interactions", "pick_users", "unpack_interactions"]
 

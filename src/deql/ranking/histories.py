@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from deql._system.callers import levels_to_the_caller
 from deql.data import Interactions
 from deql.data.interactions import ItemId, is_frame
 from deql.data.matrices import SparseMatrix, canonical, masked, shortest_float
@@ -22,7 +22,7 @@ from deql.ranking.item_lookup import TitleIndex, find_column, wrong_kind
 
 __all__ = [
     "NO_ITEM", "Histories", "History", "allowed_columns", "allowed_items", "encode_histories", "encode_history",
-    "ids_of_kind", "known_columns", "levels_to_the_caller", "name_unknown", "weighted_columns",
+    "ids_of_kind", "known_columns", "name_unknown", "weighted_columns",
 ]  # fmt: skip
 
 History: TypeAlias = Iterable[ItemId] | Mapping[ItemId, float]
@@ -319,11 +319,3 @@ def name_unknown(unknown: Sequence[Any], index: Mapping[Any, int]) -> str:
     distinct = list(dict.fromkeys(unknown))
     hint = wrong_kind(distinct[:_MOST_LOOKED_AT], index)
     return name_some(distinct) + (f"; {hint}" if hint else "")
-
-
-def levels_to_the_caller() -> int:
-    """How far up the stack, seen from who asks, the code outside this package is."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("deql."):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, sparray, spmatrix
 
 from deql._system.lazy import lazy_module
 from deql.data import Interactions
+from deql.data.matrices import has_entries
 from deql.errors import DataError, ParameterError, Setting, name_some
 from deql.split.held_out import HeldOut
 
@@ -101,7 +102,7 @@ def _align(seen: Interactions, held_out: Interactions, train: Interactions) -> H
     """Those users, in the order of what is held out, of whom there is something to see and something to find."""
     users = held_out.users
     known, found = _spread(seen, users, train), _spread(held_out, users, train)
-    found = found.keep(~_among(found.matrix, known.matrix))
+    found = found.keep(~has_entries(known.matrix, found.matrix))
     both = (np.diff(known.matrix.indptr) > 0) & (np.diff(found.matrix.indptr) > 0)
     return HeldOut(known.take_users(both), found.take_users(both))
 
@@ -119,16 +120,6 @@ def _spread(data: Interactions, users: NDArray[Any], train: Interactions) -> Int
     matrix = csr_array((data.matrix.data[placed.data], placed.indices, placed.indptr), shape=placed.shape)
     times = None if data.times is None else data.times[placed.data]
     return Interactions(matrix, users, train.items, times, train.titles, train.steps)
-
-
-def _among(matrix: csr_array, other: csr_array) -> NDArray[np.bool_]:
-    """Which stored values of a matrix stand where another of its shape has one."""
-
-    def places(one: csr_array) -> NDArray[np.int64]:
-        rows = np.repeat(np.arange(one.shape[0], dtype=np.int64), np.diff(one.indptr))
-        return np.asarray(rows * one.shape[1] + one.indices)
-
-    return np.isin(places(matrix), places(other), assume_unique=True)
 
 
 def _as_table(given: Any, name: str) -> Interactions:
