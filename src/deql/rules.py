@@ -7,18 +7,44 @@ another ξ costs O(n) once P is there.
 
 The one identity behind all of them is the Schur complement 1/P_ii = A_ii − z_i, with
 z_i = S_i,−i·(A_−i)⁻¹·S_−i,i: what the other items can say about item i.
+
+With a prior, part of the ridge pulls towards weights W₀ instead of towards zero: of l2·‖W‖² the part m·‖W‖² becomes
+m·‖W − W₀‖². The solution stays closed, W = P·diag(gain) + diag(shift) + m·P·W₀, and a rule needs no more of W₀ than two
+diagonals (:class:`PriorDiagonals`).
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["decoupled", "kept_emphasis", "paper_l2", "popularity_scale", "relaxed", "ridge_of_gram", "scale_columns"]
+__all__ = [
+    "PriorDiagonals", "decoupled", "kept_emphasis", "paper_l2", "popularity_scale", "relaxed", "ridge_of_gram",
+    "scale_columns",
+]  # fmt: skip
 
 Vector = NDArray[np.float64]
+
+
+class PriorDiagonals(NamedTuple):
+    """What a rule must know of a prior W₀.
+
+    Attributes
+    ----------
+    m : float
+        How much of l2 pulls towards W₀ instead of towards zero.
+    own : ndarray of float64
+        The diagonal of W₀.
+    image : ndarray of float64
+        The diagonal of P·W₀.
+    """
+
+    m: float
+    own: Vector
+    image: Vector
 
 
 def kept_emphasis(b: float, dropout: float) -> float:
@@ -76,6 +102,7 @@ def decoupled(
     dropout: float,
     b: float,
     zero_diagonal: bool = False,
+    prior: PriorDiagonals | None = None,
 ) -> tuple[Vector, Vector]:
     """Gain and shift of DEQL (eq. 9, eq. 16), and with a zero diagonal of eq. 17.
 
@@ -88,6 +115,11 @@ def decoupled(
     So b = 1 is DLAE, and with p = 0 ridge regression (LAE); b = 0 or a zero diagonal is EDLAE, and
     with p = 0 EASE.
 
+    A prior W₀ adds m·W₀ to what each column regresses on, so with o_i = (P·W₀)_ii and q_i = W₀_ii − o_i/P_ii
+
+        W_ii = (β·(D_i − z_i) + (1−p)·m·(W₀_ii − β·q_i)) / (β·D_i + (1−p)·(l2 − β²·z_i))
+        W_ji = −(1/(1−p) − β·W_ii + m·o_i)·P_ji/P_ii + m·(P·W₀)_ji      for j ≠ i.
+
     Parameters
     ----------
     precision_diagonal, gram_diagonal : ndarray of float64
@@ -96,11 +128,13 @@ def decoupled(
         As in :class:`deql.DEQL`.
     zero_diagonal : bool, default False
         Put W_ii = 0.
+    prior : PriorDiagonals, optional
+        What l2 pulls towards; zero if not given.
 
     Returns
     -------
     gain, shift : ndarray of float64
-        W = P·diag(gain) + diag(shift).
+        W = P·diag(gain) + diag(shift), and with a prior + m·P·W₀.
 
     Examples
     --------
@@ -112,21 +146,27 @@ def decoupled(
     True
     """
     beta = kept_emphasis(b, dropout)
-    if zero_diagonal or beta == 0:
-        own = np.zeros_like(precision_diagonal)
-    else:
+    m, towards, image = (0.0, 0.0, 0.0) if prior is None else prior
+    own = np.zeros_like(precision_diagonal)
+    if not zero_diagonal and (beta > 0 or m > 0):
         # D_i − z_i ≥ 0; with it the denominator is a sum of terms that are not negative, (1 − (1−p)β = p/κ).
         unexplained = np.maximum(1.0 / precision_diagonal - dropout / (1.0 - dropout) * gram_diagonal - l2, 0.0)
         dropped = max(1.0 - (1.0 - dropout) * beta, 0.0)
         denominator = beta * dropped * gram_diagonal + (1.0 - dropout) * (l2 + beta**2 * unexplained)
-        own = np.zeros_like(precision_diagonal)
-        np.divide(beta * unexplained, denominator, out=own, where=denominator > 0)
-    gain = -(1.0 / (1.0 - dropout) - beta * own) / precision_diagonal
-    return gain, own - gain * precision_diagonal
+        pulled = m * (towards - beta * (towards - image / precision_diagonal))
+        np.divide(beta * unexplained + (1.0 - dropout) * pulled, denominator, out=own, where=denominator > 0)
+    gain = -(1.0 / (1.0 - dropout) - beta * own + m * image) / precision_diagonal
+    return gain, own - (gain * precision_diagonal + m * image)
 
 
 def relaxed(
-    precision_diagonal: Vector, gram_diagonal: Vector, *, l2: float, dropout: float, xi: float
+    precision_diagonal: Vector,
+    gram_diagonal: Vector,
+    *,
+    l2: float,
+    dropout: float,
+    xi: float,
+    prior: PriorDiagonals | None = None,
 ) -> tuple[Vector, Vector]:
     """Gain and shift of RLAE and RDLAE: DLAE whose diagonal may not pass a bound.
 
@@ -136,7 +176,8 @@ def relaxed(
 
         B = I − P·diag(max(γ_i, (1−ξ)/P_ii)).
 
-    ξ = 0 is EDLAE and ξ = 1 is DLAE, at the same l2.
+    ξ = 0 is EDLAE and ξ = 1 is DLAE, at the same l2. With a prior the free solution is DLAE's with that prior, and the
+    multiplier again takes a column of P off it.
 
     Parameters
     ----------
@@ -144,11 +185,13 @@ def relaxed(
         diag(P) and D.
     l2, dropout, xi : float
         As in :class:`deql.RDLAE`.
+    prior : PriorDiagonals, optional
+        What l2 pulls towards; zero if not given.
 
     Returns
     -------
     gain, shift : ndarray of float64
-        W = P·diag(gain) + diag(shift).
+        W = P·diag(gain) + diag(shift), and with a prior + m·P·W₀.
 
     Examples
     --------
@@ -159,9 +202,11 @@ def relaxed(
     array([0.1, 0.1])
     """
     free = dropout / (1.0 - dropout) * gram_diagonal + l2
-    gain = -np.maximum(free, (1.0 - xi) / precision_diagonal) / (1.0 - dropout)
-    own = np.minimum(1.0 - free * precision_diagonal, xi) / (1.0 - dropout)
-    return gain, own - gain * precision_diagonal
+    m, _, image = (0.0, 0.0, 0.0) if prior is None else prior
+    lifted = (1.0 - dropout) * m * image
+    gain = -np.maximum(free, (1.0 - xi + lifted) / precision_diagonal) / (1.0 - dropout)
+    own = np.minimum(1.0 - free * precision_diagonal + lifted, xi) / (1.0 - dropout)
+    return gain, own - (gain * precision_diagonal + m * image)
 
 
 def scale_columns(

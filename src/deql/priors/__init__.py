@@ -1,0 +1,5 @@
+"""Priors: weights W₀ that a model's ridge pulls towards instead of towards zero; see docs/priors.md."""
+
+from deql.priors.prior import Prior, PriorWeights
+
+__all__ = ["Prior", "PriorWeights"]

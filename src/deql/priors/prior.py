@@ -1,0 +1,64 @@
+"""What a prior is: whatever makes weights W₀ for the items of some interactions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql._system.describe import short_repr
+from deql.data import Interactions
+
+__all__ = ["Prior", "PriorWeights"]
+
+
+@dataclass(frozen=True, eq=False)
+class PriorWeights:
+    """W₀ = left·rightᵀ·diag(scale) + diag(diagonal), n × n.
+
+    Attributes
+    ----------
+    left : ndarray of float32, n × rank
+    right : ndarray of float32, n × rank, or None
+        None stands for the identity: ``left`` is n × n then.
+    scale, diagonal : ndarray of float64
+        n numbers each.
+    """
+
+    left: NDArray[np.float32]
+    right: NDArray[np.float32] | None
+    scale: NDArray[np.float64]
+    diagonal: NDArray[np.float64]
+
+    def to_dense(self) -> NDArray[np.float64]:
+        """W₀ as a dense n × n array: for small n."""
+        left = self.left.astype(np.float64)
+        product = left if self.right is None else left @ self.right.astype(np.float64).T
+        dense: NDArray[np.float64] = product * self.scale
+        dense[np.diag_indices(len(dense))] += self.diagonal
+        return dense
+
+
+class Prior(ABC):
+    """Base of all priors: what a model's ``prior=`` takes.
+
+    A subclass is a frozen dataclass whose fields are what can be chosen, checked in ``__post_init__``.
+    """
+
+    __repr__ = short_repr
+
+    def with_items(self, data: Interactions) -> Interactions:
+        """The interactions with the items that only the prior knows as further columns, which nobody has."""
+        return data
+
+    @abstractmethod
+    def weights(self, data: Interactions) -> PriorWeights:
+        """W₀ for the columns of the interactions."""
+
+    @property
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Serialised for model files and journals: its name and what JSON can hold of its parameters."""
