@@ -29,6 +29,7 @@ from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, s
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
 from deql.ranking.kernels import contributions, score_pairs
+from deql.ranking.prior_term import prior_arrays
 from deql.ranking.quantised import QuantisedRows
 from deql.ranking.rank import rank
 from deql.ranking.shortlist import user_bounds
@@ -438,7 +439,7 @@ class LinearAutoencoder(Recommender):
         """The exact scores of the columns stored in ``pairs``, row by row."""
         packed, out = self.precision_, np.zeros(pairs.nnz)
         run_slices(
-            score_pairs, user_bounds(matrix.shape[0]), *packed.stored(), self.gain_, self.shift_,
+            score_pairs, user_bounds(matrix.shape[0]), *packed.stored(), self.gain_, self.shift_, *prior_arrays(None),
             matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
             pairs.indptr, pairs.indices, out,
         )  # fmt: skip
@@ -450,7 +451,9 @@ class LinearAutoencoder(Recommender):
         packed = self.precision_
         parts = np.zeros(len(columns))
         weights = values.astype(packed.dtype, copy=False)
-        score = contributions(*packed.stored(), self.gain_, self.shift_, columns, weights, target, parts)
+        score = contributions(
+            *packed.stored(), self.gain_, self.shift_, *prior_arrays(None), columns, weights, target, parts
+        )
         return parts, score
 
 
