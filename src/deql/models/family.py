@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from deql._system.checks import check_range, check_switch
 from deql.errors import ParameterError
 from deql.models.linear import LinearAutoencoder
+from deql.models.rule_model import RuleModel
 from deql.rules import decoupled, relaxed, ridge_of_gram
 
 __all__ = ["DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE"]
@@ -277,4 +278,4 @@ class DEQL(_Decoupled):
         check_switch("zero_diagonal", self.zero_diagonal)
 
 
-LinearAutoencoder._rule_kinds = (DEQL, RDLAE)
+RuleModel._rule_kinds = (DEQL, RDLAE)

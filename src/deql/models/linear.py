@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
-from deql._system.progress import ProgressCallback, stages
-from deql._system.threads import run_slices
+from deql._system.progress import stages
 from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
-from deql.io import model_file
 from deql.io.model_file import ModelRecord
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
-from deql.linalg.packed import PackedSymmetric
 from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
-from deql.linalg.tiling import STRIP
-from deql.models.base import Recommender
-from deql.ranking.kernels import contributions, score_pairs
+from deql.models.rule_model import RuleModel
 from deql.ranking.quantised import QuantisedRows
-from deql.ranking.rank import rank
-from deql.ranking.shortlist import user_bounds
-from deql.rules import paper_l2, scale_columns
+from deql.rules import paper_l2
 
 __all__ = ["LinearAutoencoder"]
 
 
 @dataclass(eq=False, repr=False)
-class LinearAutoencoder(Recommender):
+class LinearAutoencoder(RuleModel):
     """Base of the models whose weights are W = P·diag(gain) + diag(shift).
 
     Parameters
@@ -57,26 +45,9 @@ class LinearAutoencoder(Recommender):
 
     Attributes
     ----------
-    precision_ : PackedSymmetric
-        P, the inverse of A = RᵀΛR + p/(1−p)·diag(D) + l2·I, in half of n² numbers.
-    gain_, shift_ : ndarray of float64
-        The weights: W = P·diag(gain_) + diag(shift_).
-    gram_diagonal_ : ndarray of float64
-        D, the diagonal of the Gram matrix RᵀΛR.
     paper_l2_ : float
         The paper's λ that belongs to l2, at a = 1.
-    residual_ : float
-        How far P·A was from the identity on random vectors.
-    engine_ : str
-        Name of the engine that ran.
-    on_device_ : DevicePacked or None
-        P once more, on the device that ranks; see :meth:`to`.
-    quantized_rows_ : QuantisedRows or None
-        P once more, by rows in 8 bits; see :meth:`quantize_rows`.
     """
-
-    _rule_kinds: ClassVar[tuple[type[LinearAutoencoder], ...]] = ()
-    """What :meth:`with_rule` can make of any model: DEQL, then RDLAE, as the family says, which is built on this."""
 
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
@@ -93,30 +64,6 @@ class LinearAutoencoder(Recommender):
                     f"{name} is the engine's: say engine=deql.engines.{engine}({now}={named[name]!r})", parameter=name
                 )
         return super().__new__(cls)
-
-    @abstractmethod
-    def _rule(self, precision_diagonal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gain and shift before the popularity power."""
-
-    @property
-    def _ridge(self) -> float:
-        """What is added to the Gram matrix's diagonal: l2."""
-        return float(getattr(self, "l2", 0.0))
-
-    @property
-    def _dropped(self) -> float:
-        """The share of entries dropped; 0 for models without dropout."""
-        return float(getattr(self, "dropout", 0.0))
-
-    @property
-    def _kept_weight(self) -> float:
-        """The ratio b/a of the model's loss."""
-        return 1.0
-
-    @property
-    def _zero_diagonal(self) -> bool:
-        """Whether the diagonal of W is constrained to zero."""
-        return False
 
     @property
     def paper_l2_(self) -> float:
@@ -225,254 +172,9 @@ class LinearAutoencoder(Recommender):
         self.quantized_rows_: QuantisedRows | None = None
         self._apply_rule()
 
-    def _apply_rule(self) -> None:
-        diagonal = self.precision_.diagonal()
-        gain, shift = self._rule(diagonal)
-        with np.errstate(over="ignore", invalid="ignore"):
-            gain, shift = scale_columns(gain, shift, diagonal, self.item_counts_, self.popularity_power)
-            # |P_ji| ≤ √(P_ii·P_jj), so that this bounds every weight, and gain itself, which is cast to the type of P.
-            largest = np.abs(gain).max() * max(diagonal.max(), 1.0) + np.abs(shift).max()
-        if not largest < np.finfo(self.dtype).max:
-            culprit = "popularity_power" if self.popularity_power else "l2"
-            raise ParameterError(
-                f"{culprit}={getattr(self, culprit, 0.0):g} makes weights too large for {self.dtype}: "
-                f"take one nearer {0 if self.popularity_power else 'to what the data have'}",
-                parameter=culprit,
-            )
-        self.gain_, self.shift_ = gain, shift
-
-    def with_rule(self, **changes: Any) -> LinearAutoencoder:
-        """Another model on the same P, with other values of what the rule alone uses: O(n).
-
-        Parameters
-        ----------
-        **changes
-            ``b`` and ``zero_diagonal`` give a :class:`~deql.DEQL`, ``xi`` an :class:`~deql.RDLAE`,
-            unless the model itself has that parameter; ``popularity_power`` goes with either. What
-            is not named stays as it is, and so does all that P depends on.
-
-        Returns
-        -------
-        A fitted model.
-
-        Examples
-        --------
-        >>> import deql
-        >>> eaten = ["tea", "jam", "tea", "jam", "tea", "jam", "egg", "tea"]
-        >>> data = deql.Interactions.from_pairs(list("aabbcccd"), eaten)
-        >>> model = deql.EDLAE(l2=1.0, dropout=0.3).fit(data)
-        >>> other = model.with_rule(b=2.0)
-        >>> type(other).__name__, other.precision_ is model.precision_
-        ('DEQL', True)
-        """
-        self._check_fitted()
-        kinds = (type(self), *self._rule_kinds)
-        kind = next((kind for kind in kinds if set(changes) <= _rule_parameters(kind)), None)
-        if kind is None:
-            free = sorted({name for kind in kinds[:2] for name in _rule_parameters(kind)})
-            raise ParameterError(
-                f"with_rule cannot change {', '.join(sorted(changes))} at once: it takes {', '.join(free)}, or xi with "
-                "popularity_power; l2, dropout and user_power need another fit"
-            )
-        fitted = type(self)(**self.fitted_params_)  # P belongs to these, whatever was set since
-        params: dict[str, Any] = {
-            "dropout": fitted._dropped,
-            "b": fitted._kept_weight,
-            "zero_diagonal": fitted._zero_diagonal,
-        }
-        params |= self.fitted_params_ | changes
-        other = kind(**{field.name: params[field.name] for field in dataclasses.fields(kind)})
-        other._check_parameters()
-        other.share_fit(self)
-        return other
-
-    def share_fit(self, fitted: LinearAutoencoder) -> None:
-        """Become fitted with the P of a model that agrees in all that P depends on: O(n)."""
-        self.__dict__.update({name: getattr(fitted, name) for name in _FROM_FIT})
-        self._apply_rule()
-        self.fitted_params_ = self.get_params()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but other copies of P: that on a device, which others may not have, and that of rows."""
-        return self.__dict__ | {name: None for name in ("on_device_", "quantized_rows_") if name in self.__dict__}
-
-    def to(self, device: str) -> Self:
-        """Rank on a device from now on, or on the processor again: ``"cuda"``, ``"cuda:1"``, ``"cpu"``.
-
-        P is copied there; lists and scores stay the same to the last bit. A model fitted by the torch engine
-        is there already.
-
-        Examples
-        --------
-        >>> import deql
-        >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
-        >>> model.to("cpu").on_device_ is None
-        True
-        """
-        self._check_fitted()
-        if str(device) == "cpu":
-            self.on_device_ = None
-        else:
-            from deql.linalg.engines.torch_packed import DevicePacked, open_device
-
-            self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
-        return self
-
-    def quantize_rows(self) -> Self:
-        """Hold P once more by whole rows, in 8 bits: a few histories at a time are ranked many times faster.
-
-        Takes about half the memory of P in float32 again, and a second or two for 40,000 items. Lists and scores
-        stay the same to the last bit. Models made by :meth:`with_rule` share the rows.
-
-        Examples
-        --------
-        >>> import deql
-        >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
-        >>> model.quantize_rows().recommend([["y"]], k=1).ids.tolist()
-        [['x']]
-        """
-        self._check_fitted()
-        self.quantized_rows_ = QuantisedRows.fill(self.precision_)
-        return self
-
-    def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
-        """Write the model to one file, which :func:`deql.load` reads.
-
-        The file is written beside its final name and renamed, so a crash leaves the old one whole.
-
-        Parameters
-        ----------
-        path : path
-        quantized_rows : bool, default False
-            Keep the rows of :meth:`quantize_rows` in the file, which is then half as large again: who loads it, or
-            serves it, has them at once.
-        """
-        self._check_fitted()
-        record = self._as_record()
-        if quantized_rows:
-            rows = self.quantized_rows_ or QuantisedRows.fill(self.precision_)
-            # Bytes, which older versions read, too, and pass over.
-            record.arrays.update(row_codes=rows.codes.view(np.uint8), row_steps=rows.steps)
-        model_file.write(Path(path), record)
-
-    def weights(self) -> NDArray[Any]:
-        """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
-        self._check_fitted()
-        dense = self.precision_.to_dense()
-        dense *= self.gain_.astype(dense.dtype)
-        i = np.arange(len(dense))
-        dense[i, i] = self.diagonal()
-        return dense
-
-    def diagonal(self) -> NDArray[np.float64]:
-        """The diagonal of W."""
-        self._check_fitted()
-        return self.precision_.diagonal() * self.gain_ + self.shift_
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        arrays |= {
-            "precision": self.precision_.data,
-            "gain": self.gain_,
-            "shift": self.shift_,
-            "gram_diagonal": self.gram_diagonal_,
-        }
-        return arrays, facts | {"tile": self.precision_.tile, "residual": self.residual_, "engine": self.engine_}
-
-    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        super()._restore(arrays, facts)
-        n = len(self.items_)
-        self.precision_ = PackedSymmetric(n, model_file.fact(facts, "tile", int), arrays["precision"])
-        if self.precision_.dtype != self.dtype:
-            raise ValueError(f"its P is of {self.precision_.dtype}, and its dtype {self.dtype}")
-        diagonal = self.precision_.diagonal()
-        if not (fine := np.isfinite(diagonal) & (diagonal > 0)).all():
-            raise ValueError(f"the diagonal of its P is not positive at place {int(fine.argmin())}")
-        self.gain_, self.shift_, self.gram_diagonal_ = (
-            model_file.vector(arrays, name, n) for name in ("gain", "shift", "gram_diagonal")
-        )
-        if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
-            raise ValueError(f"tiles of {self.precision_.tile}")
-        self.residual_, self.engine_ = model_file.fact(facts, "residual", float), str(facts["engine"])
-        self.on_device_ = self.quantized_rows_ = None
-        if "row_codes" in arrays:
-            codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
-            if steps.dtype != np.float32:
-                raise ValueError(f"its quantised rows have steps of {steps.dtype}")
-            self.quantized_rows_ = QuantisedRows(self.precision_, codes, steps)
-
-    def _rank(
-        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        return rank(
-            self.precision_, self.gain_, self.shift_, matrix,
-            k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
-            rows=self.quantized_rows_, report=report,
-        )  # fmt: skip
-
-    def _rank_group(
-        self,
-        models: Sequence[Recommender],
-        matrix: csr_array,
-        k: int,
-        squares: NDArray[np.float64] | None,
-        report: ProgressCallback | None,
-    ) -> NDArray[np.int32]:
-        gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
-        # Models that share P share its copy on a device, whichever of them was sent there.
-        devices = (getattr(model, "on_device_", None) for model in models)
-        return rank(
-            self.precision_, gains, shifts, matrix, k=k, squares=squares, exact=False,
-            on_device=next((device for device in devices if device is not None), None), report=report,
-        )[0]  # fmt: skip
-
     @property
     def _fit_key(self) -> Any:
         return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine)
 
-    @property
-    def _shared_fit(self) -> object | None:
-        return getattr(self, "precision_", None)
-
-    def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
-        """The exact scores of the columns stored in ``pairs``, row by row."""
-        packed, out = self.precision_, np.zeros(pairs.nnz)
-        run_slices(
-            score_pairs, user_bounds(matrix.shape[0]), *packed.stored(), self.gain_, self.shift_,
-            matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
-            pairs.indptr, pairs.indices, out,
-        )  # fmt: skip
-        return out
-
-    def _contributions(
-        self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int
-    ) -> tuple[NDArray[np.float64], float]:
-        packed = self.precision_
-        parts = np.zeros(len(columns))
-        weights = values.astype(packed.dtype, copy=False)
-        score = contributions(*packed.stored(), self.gain_, self.shift_, columns, weights, target, parts)
-        return parts, score
-
 
 _OF_ENGINES = {"memory": "Disk", "folder": "Disk", "device": "Torch", "arithmetic": "Torch", "precision": "Torch"}
-_SHARED = [field.name for field in dataclasses.fields(LinearAutoencoder)]
-_FROM_FIT = (
-    "precision_",
-    "gram_diagonal_",
-    "residual_",
-    "engine_",
-    "on_device_",
-    "quantized_rows_",
-    "items_",
-    "titles_",
-    "item_counts_",
-    "n_users_",
-    "weighted_",
-    "_kept",
-)
-
-
-def _rule_parameters(kind: type[LinearAutoencoder]) -> set[str]:
-    """Hyper-parameters that P does not depend on."""
-    names = {field.name for field in dataclasses.fields(kind)} - {"l2", "dropout"} - set(_SHARED)
-    return names | {"popularity_power"}
