@@ -1,4 +1,4 @@
-"""The estimator behind the whole closed-form family: fit P once, then a rule of two vectors."""
+"""The estimator behind the whole closed-form family: fit P once, P·W₀ for a prior, then a rule of two vectors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
+from deql._system.describe import short_repr
 from deql._system.progress import stages
 from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
@@ -18,7 +21,11 @@ from deql.io.model_file import ModelRecord
 from deql.linalg.engines.engine import Engine, Problem
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
+from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
+from deql.priors.matrix import as_prior
+from deql.priors.prior import Prior
+from deql.priors.saved import prior_from_config
 from deql.ranking.quantised import QuantisedRows
 from deql.rules import paper_l2
 
@@ -27,7 +34,7 @@ __all__ = ["LinearAutoencoder"]
 
 @dataclass(eq=False, repr=False)
 class LinearAutoencoder(RuleModel):
-    """Base of the models whose weights are W = P·diag(gain) + diag(shift).
+    """Base of the models whose weights are W = P·diag(gain) + diag(shift), + left·rightᵀ·diag(scale) with a prior.
 
     Parameters
     ----------
@@ -35,6 +42,12 @@ class LinearAutoencoder(RuleModel):
         Above 0, users with many items count for less: user u weighs |u|^(−γ) in the Gram matrix, with γ this.
     popularity_power : float, default 0
         Above 0, popular items are held back: column i of W is scaled by count_i^(−α), with α this.
+    prior : object of :mod:`deql.priors`, n × n array or sparse matrix, or pair (U, V), optional
+        Weights W₀ that the ridge pulls towards, instead of towards zero: ``deql.priors.LowPass(512)``. An array has
+        rows and columns in the order of the data's items; a pair stands for U·Vᵀ.
+    prior_weight : float, default 0.2
+        The share of l2 that pulls towards the prior: 0 is a model without one, at 1 all of the ridge does, and more is
+        allowed. It can be changed later, see :meth:`with_rule`.
     engine : {"auto", "memory", "disk", "torch"} or an object of :mod:`deql.engines`, default "auto"
         Where the inverse is computed: ``deql.engines.Disk(memory="4GiB")``, or a name if its own parameters may stay as
         they are by default. ``engine_`` says which one ran. See docs/engines.md.
@@ -51,6 +64,8 @@ class LinearAutoencoder(RuleModel):
 
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
+    prior: Prior | NDArray[Any] | Any = field(default=None, kw_only=True)
+    prior_weight: float = field(default=0.2, kw_only=True)
     engine: str | Engine = field(default="auto", kw_only=True)
     dtype: str = field(default="float32", kw_only=True)
     progress: bool = field(default=False, kw_only=True)
@@ -65,6 +80,10 @@ class LinearAutoencoder(RuleModel):
                 )
         return super().__new__(cls)
 
+    def __repr__(self) -> str:
+        given = as_prior(self.prior)
+        return short_repr(self if given is self.prior else dataclasses.replace(self, prior=given))
+
     @property
     def paper_l2_(self) -> float:
         """The paper's λ that belongs to this l2, at a = 1 (b = 1 if a = 0)."""
@@ -73,7 +92,12 @@ class LinearAutoencoder(RuleModel):
         return paper_l2(fitted._ridge, fitted._dropped, fitted._kept_weight)
 
     def _to_config(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._to_config(params) | as_engine(params["engine"]).config
+        config = super()._to_config(params) | as_engine(params["engine"]).config
+        prior = as_prior(config.pop("prior", None))
+        if prior is None:  # as in files of versions that knew no priors
+            config.pop("prior_weight", None)
+            return config
+        return config | {"prior": prior.config}
 
     @classmethod
     def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +106,8 @@ class LinearAutoencoder(RuleModel):
             "engine": config.pop("engine", "auto"),
             "arithmetic": config.pop("precision", config.pop("arithmetic", None)),
         }
-        return config | {"engine": engine_from_config(how)}
+        prior = {"prior": prior_from_config(config.pop("prior"))} if "prior" in config else {}
+        return config | prior | {"engine": engine_from_config(how)}
 
     @classmethod
     def _from_record(cls, record: ModelRecord) -> Self:
@@ -98,6 +123,11 @@ class LinearAutoencoder(RuleModel):
         check_range("dropout", getattr(self, "dropout", 0.0), 0.0, 1.0, below=True)
         check_range("user_power", self.user_power, -np.inf, np.inf)
         check_range("popularity_power", self.popularity_power, -np.inf, np.inf)
+        check_range("prior_weight", self.prior_weight, 0.0, np.inf)
+        if as_prior(self.prior) is not None and self._ridge == 0:
+            raise ParameterError(
+                "a prior takes its share of l2, which is 0: set l2 above 0, or leave the prior out", parameter="l2"
+            )
         as_engine(self.engine).check(self.dtype)
 
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
@@ -134,16 +164,26 @@ class LinearAutoencoder(RuleModel):
                 f"the Gram matrix is of user_power {of[0]:g}, {of[1]} and {of[2]:,} items, "
                 f"not {self.user_power:g}, {self.dtype} and {data.n_items:,}"
             )
-        return self._fit(data, partial(self._learn, shared=shared))
+        return self._fit(self._catalogue(data), partial(self._learn, shared=shared))
+
+    def _catalogue(self, data: Interactions) -> Interactions:
+        prior = as_prior(self.prior)
+        return data if prior is None else prior.with_items(data)
 
     def _learn(self, data: Interactions, shared: SharedGram | None = None) -> None:
-        weights = None
+        # What is wrong with a prior is told before the long work.
+        prior = as_prior(self.prior)
+        towards = None if prior is None else prior.weights(data)
+        weights, matrix = None, data.matrix
         if shared is None:
-            of_users = user_weights(data.matrix, self.user_power)
-            diagonal = weighted_diagonal(data.matrix, of_users)
+            of_users = user_weights(matrix, self.user_power)
+            diagonal = weighted_diagonal(matrix, of_users)
             weights = of_users if self.user_power else None
+            matrix = matrix if prior is None else _without_last(matrix, self.item_counts_)
         else:
-            diagonal = shared.diagonal
+            matrix = _narrowed(matrix, shared.matrix.n)
+            diagonal = np.concatenate([shared.diagonal, np.zeros(data.n_items - len(shared.diagonal))])
+        solved_items = matrix.shape[1]
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
             largest = name_some(data.items[[int(diagonal.argmax())]])
             weighted = f" with user_power={self.user_power:g}" if self.user_power else ""
@@ -153,7 +193,8 @@ class LinearAutoencoder(RuleModel):
         added = self._dropped / (1.0 - self._dropped) * diagonal + self._ridge
         with stages(self.progress) as stage:
             try:
-                problem = Problem(data.matrix, added, weights, self.dtype)
+                beside = 0 if towards is None else 4 * data.n_items * towards.left.shape[1]
+                problem = Problem(matrix, added[:solved_items], weights, self.dtype, beside)
                 kept = None if shared is None else shared.matrix
                 solved = solve(problem, self.engine, shared=kept, stage=stage)
             except (NotPositiveDefiniteError, InaccurateInverseError) as error:
@@ -170,11 +211,36 @@ class LinearAutoencoder(RuleModel):
         self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
         self.engine_, self.on_device_ = solved.engine, solved.on_device
         self.quantized_rows_: QuantisedRows | None = None
+        if towards is not None:
+            if extra := data.n_items - solved_items:
+                self._grow(extra)
+            self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_)
         self._apply_rule()
+
+    def _grow(self, extra: int) -> None:
+        """Add items that nobody has: their column of A is l2 on the diagonal and nothing else, so that of P is 1/l2."""
+        self.precision_ = self.precision_.grown(extra, 1.0 / self._ridge)
+        if self.on_device_ is not None:
+            device = str(self.on_device_.device)
+            self.on_device_ = None
+            self.to(device)
 
     @property
     def _fit_key(self) -> Any:
-        return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine)
+        prior = self.prior if isinstance(self.prior, Prior) else id(self.prior)
+        return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine), prior
+
+
+def _without_last(matrix: csr_array, counts: NDArray[np.int64]) -> csr_array:
+    """The matrix without the columns at its end that nobody has: there is nothing to solve for them."""
+    return _narrowed(matrix, int(np.flatnonzero(counts)[-1]) + 1)
+
+
+def _narrowed(matrix: csr_array, n: int) -> csr_array:
+    """The first n columns, of which no others have entries."""
+    if n == matrix.shape[1]:
+        return matrix
+    return csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], n))
 
 
 _OF_ENGINES = {"memory": "Disk", "folder": "Disk", "device": "Torch", "arithmetic": "Torch", "precision": "Torch"}

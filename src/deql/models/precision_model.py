@@ -17,7 +17,9 @@ from deql.io import model_file
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.models.base import Recommender
+from deql.models.fitted_prior import FittedPrior
 from deql.ranking.kernels import contributions, score_pairs
+from deql.ranking.prior_term import PriorTerm, prior_arrays
 from deql.ranking.quantised import QuantisedRows
 from deql.ranking.rank import rank
 from deql.ranking.shortlist import user_bounds
@@ -31,12 +33,18 @@ __all__ = ["PrecisionModel"]
 class PrecisionModel(Recommender):
     """Base of the models whose weights are W = P·diag(gain) + diag(shift), however P was come by.
 
+    With a prior, + left·rightᵀ·diag(prior_scale): two thin factors more.
+
     Attributes
     ----------
     precision_ : PackedSymmetric
         P, the inverse of A = RᵀΛR + p/(1−p)·diag(D) + l2·I, in half of n² numbers.
     gain_, shift_ : ndarray of float64
         The weights: W = P·diag(gain_) + diag(shift_).
+    prior_ : FittedPrior or None
+        The thin factors ``left`` and ``right``, if there is a prior, and what rules need of it.
+    prior_scale_ : ndarray of float64 or None
+        What multiplies the columns of left·rightᵀ: W = P·diag(gain_) + diag(shift_) + left·rightᵀ·diag(prior_scale_).
     gram_diagonal_ : ndarray of float64
         D, the diagonal of the Gram matrix RᵀΛR.
     residual_ : float
@@ -50,9 +58,12 @@ class PrecisionModel(Recommender):
     """
 
     dtype: str
+    prior: Any
     precision_: PackedSymmetric
     gain_: NDArray[np.float64]
     shift_: NDArray[np.float64]
+    prior_: FittedPrior | None = None
+    prior_scale_: NDArray[np.float64] | None = None
     gram_diagonal_: NDArray[np.float64]
     residual_: float
     engine_: str
@@ -127,6 +138,8 @@ class PrecisionModel(Recommender):
         self._check_fitted()
         dense = self.precision_.to_dense()
         dense *= self.gain_.astype(dense.dtype)
+        if self.prior_ is not None and self.prior_scale_ is not None:
+            dense += self.prior_.to_dense() * self.prior_scale_
         i = np.arange(len(dense))
         dense[i, i] = self.diagonal()
         return dense
@@ -134,7 +147,10 @@ class PrecisionModel(Recommender):
     def diagonal(self) -> NDArray[np.float64]:
         """The diagonal of W."""
         self._check_fitted()
-        return self.precision_.diagonal() * self.gain_ + self.shift_
+        own = self.precision_.diagonal() * self.gain_
+        if self.prior_ is not None and self.prior_scale_ is not None:
+            own += self.prior_scale_ * self.prior_.products
+        return own + self.shift_
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
@@ -144,7 +160,11 @@ class PrecisionModel(Recommender):
             "shift": self.shift_,
             "gram_diagonal": self.gram_diagonal_,
         }
-        return arrays, facts | {"tile": self.precision_.tile, "residual": self.residual_, "engine": self.engine_}
+        facts |= {"tile": self.precision_.tile, "residual": self.residual_, "engine": self.engine_}
+        if self.prior_ is not None and self.prior_scale_ is not None:
+            of_prior, told = self.prior_.state()
+            arrays, facts = arrays | of_prior | {"prior_factor": self.prior_scale_}, facts | told
+        return arrays, facts
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
@@ -162,6 +182,11 @@ class PrecisionModel(Recommender):
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = model_file.fact(facts, "residual", float), str(facts["engine"])
         self.on_device_ = self.quantized_rows_ = None
+        if self.prior is not None:
+            self.prior_ = FittedPrior.from_state(arrays, facts, n)
+            self.prior_scale_ = model_file.vector(arrays, "prior_factor", n)
+        elif "prior_left" in arrays:
+            raise ValueError("it has factors of a prior, and no prior")
         if "row_codes" in arrays:
             codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
             if steps.dtype != np.float32:
@@ -174,7 +199,7 @@ class PrecisionModel(Recommender):
         return rank(
             self.precision_, self.gain_, self.shift_, matrix,
             k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
-            rows=self.quantized_rows_, report=report,
+            rows=self.quantized_rows_, prior=self._prior_term(), report=report,
         )  # fmt: skip
 
     def _rank_group(
@@ -190,18 +215,27 @@ class PrecisionModel(Recommender):
         devices = (getattr(model, "on_device_", None) for model in models)
         return rank(
             self.precision_, gains, shifts, matrix, k=k, squares=squares, exact=False,
-            on_device=next((device for device in devices if device is not None), None), report=report,
+            on_device=next((device for device in devices if device is not None), None),
+            prior=self._prior_term(models), report=report,
         )[0]  # fmt: skip
 
+    def _prior_term(self, models: Sequence[Any] = ()) -> PriorTerm | None:
+        """What the prior adds to W; with a row of scales for each of the models, if any are given."""
+        if self.prior_ is None or self.prior_scale_ is None:
+            return None
+        scale = np.stack([model.prior_scale_ for model in models]) if models else self.prior_scale_
+        return PriorTerm(self.prior_.left, self.prior_.right, scale)
+
     @property
-    def _shared_fit(self) -> object | None:
-        return getattr(self, "precision_", None)
+    def _shared_fit(self) -> tuple[object, ...] | None:
+        return (self.precision_, self.prior_) if hasattr(self, "precision_") else None
 
     def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
         """The exact scores of the columns stored in ``pairs``, row by row."""
         packed, out = self.precision_, np.zeros(pairs.nnz)
         run_slices(
             score_pairs, user_bounds(matrix.shape[0]), *packed.stored(), self.gain_, self.shift_,
+            *prior_arrays(self._prior_term()),
             matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
             pairs.indptr, pairs.indices, out,
         )  # fmt: skip
@@ -213,5 +247,6 @@ class PrecisionModel(Recommender):
         packed = self.precision_
         parts = np.zeros(len(columns))
         weights = values.astype(packed.dtype, copy=False)
-        score = contributions(*packed.stored(), self.gain_, self.shift_, columns, weights, target, parts)
+        factors = prior_arrays(self._prior_term())
+        score = contributions(*packed.stored(), self.gain_, self.shift_, *factors, columns, weights, target, parts)
         return parts, score
