@@ -49,7 +49,7 @@ class Matrix(Prior):
     def weights(self, data: Interactions) -> PriorWeights:
         """W₀ for the columns of the interactions."""
         n = data.n_items
-        given = self.W if _is_pair(self.W) else (self.W,)
+        given: tuple[Any, ...] = self.W if _is_pair(self.W) else (self.W,)
         shapes: list[tuple[int, ...]] = [np.shape(one) for one in given]
         if len(given) == 1 and shapes[0] != (n, n):
             raise ParameterError(
