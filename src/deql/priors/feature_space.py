@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, hstack, vstack
 
 from deql.io.container import Arrays, pack_text, unpack_text
 from deql.priors.feature_columns import FeatureColumn
+from deql.priors.prior import PriorWeights
 
-__all__ = ["FeatureSpace"]
+__all__ = ["FeatureSpace", "encode"]
+
+_NEAREST = 1e-6
+"""Least of 1 − f_iᵀ·K·f_i that rounding is not trusted with."""
+
+
+def encode(columns: Sequence[FeatureColumn], raw: Mapping[str, Any]) -> csr_array:
+    """The features of some rows, those of all columns beside each other; a column that is not there has none."""
+    n = len(next(iter(raw.values()))) if "" not in raw else raw[""].shape[0]
+    parts = [
+        column.encode(raw[column.name]) if column.name in raw else csr_array((n, column.width), dtype=np.float32)
+        for column in columns
+    ]
+    return csr_array(hstack(parts, format="csr", dtype=np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +54,19 @@ class FeatureSpace:
     def factor(self) -> NDArray[np.float32]:
         """F·B: an item's row is what it has in common with others in."""
         return np.asarray(self.features @ self.basis, np.float32)
+
+    def weights(self, learned: NDArray[np.bool_]) -> PriorWeights:
+        """W₀_ji = c·f_jᵀ·K₋ᵢ·f_i, where K = B·Bᵀ without item i: by Sherman and Morrison f_jᵀ·K·f_i/(1 − f_iᵀ·K·f_i).
+
+        Parameters
+        ----------
+        learned : ndarray of bool
+            Which items the basis was learned from; for the others K is without them already.
+        """
+        factor = self.factor()
+        own = np.einsum("ik,ik->i", factor, factor, dtype=np.float64)
+        scale = self.strength / np.where(learned, np.maximum(1.0 - own, _NEAREST), 1.0)
+        return PriorWeights(factor, factor, scale, -own * scale, self)
 
     def with_rows(self, features: csr_array) -> FeatureSpace:
         """The same space with further items."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from scipy.sparse import csr_array
 
 from deql.priors.prior import PriorWeights
 
-__all__ = ["fitted_scale", "scaled"]
+__all__ = ["fitted_scale"]
 
 
 def fitted_scale(matrix: csr_array, weights: PriorWeights) -> float:
@@ -44,15 +42,3 @@ def fitted_scale(matrix: csr_array, weights: PriorWeights) -> float:
     norm = np.sum((images.T @ images) * (right.T @ right))
     norm += 2.0 * (thin @ weights.diagonal) + squares @ weights.diagonal**2
     return float(matched / norm) if norm > 0 else 0.0
-
-
-def scaled(weights: PriorWeights, factor: float) -> PriorWeights:
-    """W₀·factor.
-
-    Examples
-    --------
-    >>> U = np.ones((2, 1), np.float32)
-    >>> scaled(PriorWeights(U, U, np.ones(2), np.zeros(2)), 3.0).to_dense().tolist()
-    [[3.0, 3.0], [3.0, 3.0]]
-    """
-    return replace(weights, scale=weights.scale * factor, diagonal=weights.diagonal * factor)
