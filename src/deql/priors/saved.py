@@ -16,7 +16,7 @@ _REBUILT: dict[str, type[Prior]] = {"lowpass": LowPass}
 """Priors that their parameters alone make again."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class SavedPrior(Prior):
     """A prior of which a model file kept what it made, and not what it was made from: the model works as it is.
 
@@ -30,6 +30,9 @@ class SavedPrior(Prior):
 
     kind: str
     parameters: dict[str, Any]
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
 
     def weights(self, data: Interactions) -> NoReturn:
         """Raise ParameterError: there is nothing to make weights from."""
