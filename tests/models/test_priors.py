@@ -313,7 +313,8 @@ class TestFile:
                 forged(path, metadata, arrays, parameters=json.dumps(parameters | {"prior": prior}))
                 refused(path)
             del parameters["prior"]
-            refused(forged(path, metadata, arrays, parameters=json.dumps(parameters)), "factors of a prior, and no prior")
+            forged(path, metadata, arrays, parameters=json.dumps(parameters))
+            refused(path, "it has factors of a prior, and no prior")
 
     def test_of_a_model_without_one_has_no_factors(self, data, tmp_path):
         metadata, arrays = saved(deql.EASE(2.0).fit(data), tmp_path / "m.deql")
