@@ -110,8 +110,13 @@ class PrecisionModel(Recommender):
         [['x']]
         """
         self._check_fitted()
-        self.quantized_rows_ = QuantisedRows.fill(self.precision_)
+        self.quantized_rows_ = QuantisedRows.fill(self.precision_, right=self._prior_right)
         return self
+
+    @property
+    def _prior_right(self) -> NDArray[np.float32] | None:
+        """What quantised rows hold of a prior: its right factor, if it has low rank."""
+        return None if self.prior_ is None else self.prior_.right
 
     def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
         """Write the model to one file, which :func:`deql.load` reads.
@@ -128,9 +133,10 @@ class PrecisionModel(Recommender):
         self._check_fitted()
         record = self._as_record()
         if quantized_rows:
-            rows = self.quantized_rows_ or QuantisedRows.fill(self.precision_)
-            # Bytes, which older versions read, too, and pass over.
-            record.arrays.update(row_codes=rows.codes.view(np.uint8), row_steps=rows.steps)
+            rows = self.quantized_rows_
+            if rows is None or not rows.hold(self._prior_right):
+                rows = QuantisedRows.fill(self.precision_, right=self._prior_right)
+            record.arrays.update(rows.arrays())
         model_file.write(Path(path), record)
 
     def weights(self) -> NDArray[Any]:
@@ -188,10 +194,7 @@ class PrecisionModel(Recommender):
         elif "prior_left" in arrays:
             raise ValueError("it has factors of a prior, and no prior")
         if "row_codes" in arrays:
-            codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
-            if steps.dtype != np.float32:
-                raise ValueError(f"its quantised rows have steps of {steps.dtype}")
-            self.quantized_rows_ = QuantisedRows(self.precision_, codes, steps)
+            self.quantized_rows_ = QuantisedRows.from_arrays(self.precision_, arrays, self._prior_right)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
