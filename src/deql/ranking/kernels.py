@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from deql.linalg.prefetch import LINE, prefetch
 from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import add_exactly, cut_back, keep_best, score_candidates, select_best, sort_best
-from deql.ranking.prefetch import LINE, prefetch
 
 __all__ = ["SPARE", "contributions", "finish_users", "pack_strips", "scan_users", "score_pairs"]
 

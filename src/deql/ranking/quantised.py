@@ -22,10 +22,10 @@ from scipy.sparse import csr_array
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
+from deql.linalg.prefetch import LINE
 from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import contributions
-from deql.ranking.prefetch import LINE
 
 __all__ = ["QuantisedRows"]
 
