@@ -264,7 +264,7 @@ class TestPlan:
         plain, thin, whole = (deql.plan(20_000, engine=engine, calibrate=False, prior_rank=k) for k in (0, 512, 20_000))
         assert thin.memory - plain.memory == 3 * 20_000 * 512 * 4
         assert whole.memory - plain.memory == 2 * 20_000**2 * 4
-        with pytest.raises(ParameterError, match="^prior_rank must be a whole number from 0 up"):
+        with pytest.raises(ParameterError, match=r"^prior_rank must be a whole number from 0 up"):
             deql.plan(20_000, prior_rank=-1)
 
     def test_interactions_splits_and_matrices_are_alike(self, machine, random_matrix):
