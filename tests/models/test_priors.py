@@ -349,6 +349,16 @@ class TestFile:
         loaded.save(tmp_path / "again.deql", quantized_rows=quantized)
         assert (tmp_path / "again.deql").read_bytes() == (tmp_path / "m.deql").read_bytes()
 
+    def test_with_quantised_rows_gives_the_same_lists(self, model, data, tmp_path):
+        model.save(tmp_path / "m.deql", quantized_rows=True)
+        loaded = deql.load(tmp_path / "m.deql")
+        lists = model.recommend(data.matrix[:9], k=5)
+        assert loaded.quantized_rows_.covers(model.gain_, model.shift_, data.matrix, loaded._prior_term())
+        assert loaded.recommend(data.matrix[:9], k=5).scores.tobytes() == lists.scores.tobytes()
+        other = LowPass(rank=2)
+        changed = loaded._with_prior(other, FittedPrior.of(other.weights(data), loaded.precision_))
+        assert changed.quantized_rows_ is None
+
     def test_that_is_damaged_is_refused(self, model, data, tmp_path):
         for one in (model, deql.EASE(2.0, prior=Matrix(np.eye(12))).fit(data)):
             metadata, arrays = saved(one, tmp_path / "m.deql")
