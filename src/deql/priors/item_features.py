@@ -92,7 +92,7 @@ class ItemFeatures(Prior):
     @property
     def config(self) -> dict[str, Any]:
         """Its name and l2; of the table a model file keeps what was learned."""
-        return {"prior": "features", "l2": self.l2}
+        return {"name": "ItemFeatures", "l2": self.l2}
 
     @cached_property
     def opened(self) -> FeatureTable:
