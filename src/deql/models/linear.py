@@ -23,7 +23,7 @@ from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weig
 from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
 from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
-from deql.priors.matrix import as_prior
+from deql.priors.matrix import Matrix, as_prior, is_matrix
 from deql.priors.prior import Prior
 from deql.priors.saved import prior_from_config
 from deql.ranking.quantised import QuantisedRows
@@ -81,8 +81,7 @@ class LinearAutoencoder(RuleModel):
         return super().__new__(cls)
 
     def __repr__(self) -> str:
-        given = as_prior(self.prior)
-        return short_repr(self if given is self.prior else dataclasses.replace(self, prior=given))
+        return short_repr(dataclasses.replace(self, prior=Matrix(self.prior)) if is_matrix(self.prior) else self)
 
     @property
     def paper_l2_(self) -> float:
