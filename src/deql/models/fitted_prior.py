@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback
 from deql.io.container import Arrays
@@ -90,6 +91,38 @@ class FittedPrior:
             left, right = beside(weights.left, left, right, weights.cold, precision.diagonal())
         image = weights.scale * prior_diagonal(left, right) + weights.diagonal * precision.diagonal()
         return cls(left, right, weights.scale, weights.diagonal, own, image, weights.features)
+
+    def with_cold(self, features: csr_array, precision_diagonal: Vector) -> FittedPrior:
+        """With further items that nobody has, of these features: what :meth:`of` would give with them.
+
+        Parameters
+        ----------
+        features : csr_array
+            Those of the new items, encoded.
+        precision_diagonal : ndarray of float64
+            diag(P), that of the new items too, which is 1/l2.
+        """
+        assert self.features is not None
+        assert self.right is not None
+        space, n, extra = self.features.with_rows(features), len(self.left), features.shape[0]
+        cold = np.arange(n + extra) >= n
+        own = space.weights(~cold, cold)
+        rank, plain = own.left.shape[1], own.left[cold]
+        by_ridge = precision_diagonal[cold].astype(np.float32)[:, None]
+        left, right = self.left, self.right
+        if left.shape[1] == rank:  # there were no cold items before
+            left, right = beside(own.left[:n], left, right, cold[:n], precision_diagonal[:n])
+        left = np.vstack([left, np.hstack([plain * by_ridge, plain])])
+        right = np.vstack([right, np.hstack([np.zeros_like(plain), plain * by_ridge])])
+        scale, diagonal = own.scale[cold], own.diagonal[cold]
+        more = {
+            "scale": scale,
+            "diagonal": diagonal,
+            "own": scale * prior_diagonal(plain, plain) + diagonal,
+            "image": scale * prior_diagonal(left[cold], right[cold]) + diagonal * precision_diagonal[cold],
+        }
+        vectors = {name: np.concatenate([getattr(self, name), more[name]]) for name in _VECTORS}
+        return FittedPrior(left, right, **vectors, features=space)
 
     @cached_property
     def products(self) -> Vector:
