@@ -1,8 +1,8 @@
 """Leading eigenvectors of BᵀB, where B is a sparse matrix: users × items, scaled.
 
 Exact for few users or items, by subspace iteration (:mod:`deql.linalg.subspace_iteration`) for many. The solvers
-of SciPy were measured beside it (benchmarks/eigenvectors.py): for 512 vectors of 40,981 items ARPACK takes several times
-as long, LOBPCG and PROPACK more.
+of SciPy were measured beside it (benchmarks/eigenvectors.py): for 512 vectors of 40,981 items ARPACK takes ten times as
+long, LOBPCG and PROPACK more.
 
 Seeded, and every task the same whatever the number of threads: so are the vectors. Each has the sign that makes its
 largest entry positive. Of eigenvalues that are tied where the last vector is cut off, the solver takes some, the
@@ -34,8 +34,8 @@ Vector = NDArray[np.float64]
 _DENSE = 2000
 """Up to so many users or items the dense solution takes a second or so."""
 
-_NOTHING = 1e-10
-"""Eigenvalues below this share of the largest are rounding errors of zero: of their squares in float64."""
+_NOTHING = {"dense": 1e-10, "blocks": 1e-5}
+"""Eigenvalues below this share of the largest are rounding errors of zero, in float64 and in float32."""
 
 _ROWS = 2**14
 """Rows of a tall block that are looked at at once."""
@@ -93,7 +93,7 @@ def leading_eigenvectors(
     """
     users, n = half.shape
     few, width = min(users, n), block_width(rank)
-    if few <= _DENSE or 4 * width > few:
+    if few <= _DENSE or 2 * width > few:
         check_fits(f"rank {rank:,} of {n:,} items", 40 * few**2 + 12 * n * rank, free_memory(), "choose a lower rank")
         return _dense(half, rank)
     if device is not None:
@@ -107,29 +107,28 @@ def leading_eigenvectors(
         check_fits(f"rank {rank:,} of {n:,} items", needed, free_memory(), "choose a lower rank")
         with blas_limited(1):
             values, vectors, distance, rounds = leading_subspace(_HostBlocks(half), rank, close=close, report=report)
-    return Eigenvectors(*_ordered(values[:rank], vectors[:, :rank]), distance, rounds)
+    return Eigenvectors(*_above_zero(values[:rank], vectors[:, :rank], "blocks"), distance, rounds)
 
 
 def _dense(half: csr_array, rank: int) -> Eigenvectors:
-    """By all inner products of the users or of the items, whichever are fewer: BBᵀ·u = θ·u gives BᵀB·(Bᵀu) = θ·(Bᵀu)."""
+    """By all inner products of the users, or of the items if they are fewer: BBᵀ·u = θ·u gives BᵀB·(Bᵀu) = θ·(Bᵀu)."""
     half = csr_array(half.astype(np.float64))
-    by_user = half.shape[0] < half.shape[1]
-    few = min(half.shape)
-    square = half @ half.T if by_user else half.T @ half
+    by_user, few = half.shape[0] < half.shape[1], min(half.shape)
+    square = (half @ half.T if by_user else half.T @ half).toarray()
     with blas_limited(1):
-        values, vectors = scipy.linalg.eigh(
-            square.toarray(), subset_by_index=[max(few - rank, 0), few - 1], overwrite_a=True
-        )
+        values, vectors = scipy.linalg.eigh(square, subset_by_index=[max(few - rank, 0), few - 1], overwrite_a=True)
     values, vectors = values[::-1], vectors[:, ::-1]
-    some = values > max(_NOTHING * values[0], 0.0)
-    values, vectors = values[some], vectors[:, some]
-    return Eigenvectors(*_ordered(values, half.T @ vectors / np.sqrt(values) if by_user else vectors), 0.0, 0)
+    if by_user:
+        vectors = half.T @ (vectors / np.sqrt(np.maximum(values, np.finfo(np.float32).tiny)))
+    return Eigenvectors(*_above_zero(values, vectors, "dense"), 0.0, 0)
 
 
-def _ordered(values: Vector, vectors: NDArray[Any]) -> tuple[Vector, Block]:
-    """In rows one after the other, each vector with the sign that makes its largest entry positive."""
-    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
-    return np.maximum(values, 0.0), np.ascontiguousarray(vectors * np.where(largest < 0, -1, 1), dtype=np.float32)
+def _above_zero(values: Vector, vectors: NDArray[Any], solver: str) -> tuple[Vector, Block]:
+    """What belongs to eigenvalues above zero, each vector with the sign that makes its largest entry positive."""
+    some = int(np.count_nonzero(values > max(_NOTHING[solver] * values[0], 0.0)))
+    vectors = vectors[:, :some]
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(some)]
+    return values[:some].copy(), np.ascontiguousarray(vectors * np.where(largest < 0, -1, 1), dtype=np.float32)
 
 
 class _HostBlocks:
