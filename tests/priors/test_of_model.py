@@ -67,7 +67,7 @@ def test_pulls_all_the_way(other):
 
 
 def test_no_item_in_common_is_an_error(other):
-    with pytest.raises(DataError, match="has no item in common with the data: its ids are such as 'item 0', .* 7$"):
+    with pytest.raises(DataError, match=r"has no item in common with the data: its ids are such as 'item 0', .* 7$"):
         Model(other).weights(interactions(ids=[*range(7, 19)]))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback
 from deql.io.container import Arrays
@@ -22,7 +23,7 @@ from deql.rules import PriorDiagonals
 if TYPE_CHECKING:
     from deql.linalg.engines.torch_packed import DevicePacked
 
-__all__ = ["FittedPrior"]
+__all__ = ["FittedPrior", "beside"]
 
 Vector = NDArray[np.float64]
 
@@ -86,8 +87,42 @@ class FittedPrior:
             left = on_device.thin_product(weights.left)
         right = None if weights.right is None else np.ascontiguousarray(weights.right, np.float32)
         own = weights.scale * prior_diagonal(weights.left, right) + weights.diagonal
+        if weights.cold is not None and weights.cold.any():
+            left, right = beside(weights.left, left, right, weights.cold, precision.diagonal())
         image = weights.scale * prior_diagonal(left, right) + weights.diagonal * precision.diagonal()
         return cls(left, right, weights.scale, weights.diagonal, own, image, weights.features)
+
+    def with_cold(self, features: csr_array, precision_diagonal: Vector) -> FittedPrior:
+        """With further items that nobody has, of these features: what :meth:`of` would give with them.
+
+        Parameters
+        ----------
+        features : csr_array
+            Those of the new items, encoded.
+        precision_diagonal : ndarray of float64
+            diag(P), that of the new items too, which is 1/l2.
+        """
+        assert self.features is not None
+        assert self.right is not None
+        space, n, extra = self.features.with_rows(features), len(self.left), features.shape[0]
+        cold = np.arange(n + extra) >= n
+        own = space.weights(~cold, cold)
+        rank, plain = own.left.shape[1], own.left[cold]
+        by_ridge = precision_diagonal[cold].astype(np.float32)[:, None]
+        left, right = self.left, self.right
+        if left.shape[1] == rank:  # there were no cold items before
+            left, right = beside(own.left[:n], left, right, cold[:n], precision_diagonal[:n])
+        left = np.vstack([left, np.hstack([plain * by_ridge, plain])])
+        right = np.vstack([right, np.hstack([np.zeros_like(plain), plain * by_ridge])])
+        scale, diagonal = own.scale[cold], own.diagonal[cold]
+        more = {
+            "scale": scale,
+            "diagonal": diagonal,
+            "own": scale * prior_diagonal(plain, plain) + diagonal,
+            "image": scale * prior_diagonal(left[cold], right[cold]) + diagonal * precision_diagonal[cold],
+        }
+        vectors = {name: np.concatenate([getattr(self, name), more[name]]) for name in _VECTORS}
+        return FittedPrior(left, right, **vectors, features=space)
 
     @cached_property
     def products(self) -> Vector:
@@ -161,6 +196,49 @@ class FittedPrior:
             raise ValueError("its features and the ids of items differ in number")
         vectors = {name: vector(arrays, f"prior_{name}", n) for name in _VECTORS}
         return cls(left, right, **vectors, features=features)
+
+
+def beside(
+    plain: NDArray[np.float32],
+    product: NDArray[np.float32],
+    right: NDArray[np.float32] | None,
+    cold: NDArray[np.bool_],
+    precision_diagonal: Vector,
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    """Factors whose product is that of P·U·Vᵀ, but for cold items, whose column of A is l2 alone, U·Vᵀ/l2.
+
+    Parameters
+    ----------
+    plain, product : ndarray of float32, n × rank
+        U and P·U.
+    right : ndarray of float32 or None
+        V; None for the identity.
+    cold : ndarray of bool
+    precision_diagonal : ndarray of float64
+        diag(P), which is 1/l2 for cold items.
+
+    Returns
+    -------
+    left, right : ndarray of float32
+        [P·U, U], and V's rows on the one side or the other: of twice the rank.
+
+    Examples
+    --------
+    >>> U, V = np.float32([[1], [2]]), np.float32([[3], [4]])
+    >>> left, right = beside(U, 10 * U, V, np.array([False, True]), np.array([0.1, 0.5]))
+    >>> (left @ right.T).tolist()
+    [[30.0, 2.0], [60.0, 4.0]]
+    """
+    by_ridge = precision_diagonal[cold].astype(np.float32)
+    if right is None:
+        whole = product.copy()
+        whole[:, cold] = plain[:, cold] * by_ridge
+        return whole, None
+    rank = right.shape[1]
+    sides = np.zeros((len(right), 2 * rank), np.float32)
+    sides[~cold, :rank] = right[~cold]
+    sides[cold, rank:] = right[cold] * by_ridge[:, None]
+    return np.hstack([product, plain.astype(np.float32, copy=False)]), sides
 
 
 _VECTORS = ("scale", "diagonal", "own", "image")

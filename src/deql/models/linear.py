@@ -23,6 +23,7 @@ from deql.linalg.engines.resources import ProblemSize
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
 from deql.models.fitted_prior import FittedPrior
+from deql.models.new_items import add_new_items
 from deql.models.rule_model import RuleModel
 from deql.priors.matrix import Matrix, as_prior, is_matrix
 from deql.priors.prior import Prior
@@ -218,14 +219,38 @@ class LinearAutoencoder(RuleModel):
                 self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_, stage("Prior"))
         self._apply_rule()
 
-    def _grow(self, extra: int) -> None:
-        """Add items that nobody has: their column of A is l2 on the diagonal and nothing else, so that of P is 1/l2."""
-        self.precision_ = self.precision_.grown(extra, 1.0 / self._ridge)
-        self.gram_diagonal_ = np.concatenate([self.gram_diagonal_, np.zeros(extra)])
-        if self.on_device_ is not None:
-            device = str(self.on_device_.device)
-            self.on_device_ = None
-            self.to(device)
+    def add_items(self, features: Any, item: str | None = None) -> Self:
+        """Add items that came after the fit, by their features: no refit, and nothing of the other items changes.
+
+        For models fitted with :class:`deql.priors.ItemFeatures`. The new items get the weights that they would have if
+        its table had had them. They are recommended, count as evidence, and are saved with the model. Quantised rows
+        and a copy of P on a device are made anew. Another :meth:`fit` knows only the items of its own table.
+
+        Parameters
+        ----------
+        features : path, frame or mapping
+            As :class:`~deql.priors.ItemFeatures` takes them, with the same columns: a mapping has, for each new item,
+            features by name, or a row of numbers where the model was fitted with a matrix. What categories and tags
+            mean stays as it was learned: those that no item had are counted, told and left out.
+        item : str, optional
+            The column of item ids; found by common names if not given.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import deql
+        >>> from deql.priors import ItemFeatures
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "ale", "jam"])
+        >>> kinds = {"tea": {"kind": "drink"}, "jam": {"kind": "food"}, "ale": {"kind": "drink"}}
+        >>> model = deql.EASE(l2=1.0, prior=ItemFeatures(kinds)).fit(data)
+        >>> model.add_items({"rum": {"kind": "drink"}}).recommend([["rum"]], k=2).ids.tolist()
+        [['ale', 'tea']]
+        """
+        add_new_items(self, features, item)
+        return self
 
     @property
     def _fit_key(self) -> Any:

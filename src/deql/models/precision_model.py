@@ -110,13 +110,8 @@ class PrecisionModel(Recommender):
         [['x']]
         """
         self._check_fitted()
-        self.quantized_rows_ = QuantisedRows.fill(self.precision_, right=self._prior_right)
+        self.quantized_rows_ = QuantisedRows.fill(self.precision_, right=self._right_factor)
         return self
-
-    @property
-    def _prior_right(self) -> NDArray[np.float32] | None:
-        """What quantised rows hold of a prior: its right factor, if it has low rank."""
-        return None if self.prior_ is None else self.prior_.right
 
     def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
         """Write the model to one file, which :func:`deql.load` reads.
@@ -134,8 +129,8 @@ class PrecisionModel(Recommender):
         record = self._as_record()
         if quantized_rows:
             rows = self.quantized_rows_
-            if rows is None or not rows.hold(self._prior_right):
-                rows = QuantisedRows.fill(self.precision_, right=self._prior_right)
+            if rows is None or not rows.hold(self._right_factor):
+                rows = QuantisedRows.fill(self.precision_, right=self._right_factor)
             record.arrays.update(rows.arrays())
         model_file.write(Path(path), record)
 
@@ -194,7 +189,7 @@ class PrecisionModel(Recommender):
         elif "prior_left" in arrays:
             raise ValueError("it has factors of a prior, and no prior")
         if "row_codes" in arrays:
-            self.quantized_rows_ = QuantisedRows.from_arrays(self.precision_, arrays, self._prior_right)
+            self.quantized_rows_ = QuantisedRows.from_arrays(self.precision_, arrays, self._right_factor)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
@@ -221,6 +216,11 @@ class PrecisionModel(Recommender):
             on_device=next((device for device in devices if device is not None), None),
             prior=self._prior_term(models), report=report,
         )[0]  # fmt: skip
+
+    @property
+    def _right_factor(self) -> NDArray[np.float32] | None:
+        """The right factor of a thin prior, which quantised rows hold once more."""
+        return None if self.prior_ is None else self.prior_.right
 
     def _prior_term(self, models: Sequence[Any] = ()) -> PriorTerm | None:
         """What the prior adds to W; with a row of scales for each of the models, if any are given."""

@@ -94,6 +94,15 @@ class RuleModel(PrecisionModel):
             )
         self.gain_, self.shift_, self.prior_scale_ = gain, shift, scale
 
+    def _grow(self, extra: int) -> None:
+        """Add items that nobody has: their column of A is l2 on the diagonal and nothing else, so that of P is 1/l2."""
+        self.precision_ = self.precision_.grown(extra, 1.0 / self._ridge)
+        self.gram_diagonal_ = np.concatenate([self.gram_diagonal_, np.zeros(extra)])
+        if self.on_device_ is not None:
+            device = str(self.on_device_.device)
+            self.on_device_ = None
+            self.to(device)
+
     def with_rule(self, **changes: Any) -> RuleModel:
         """Another model on the same P, with other values of what the rule alone uses: O(n).
 
@@ -154,6 +163,8 @@ class RuleModel(PrecisionModel):
         """Become fitted with the P of a model that agrees in all that P depends on, and this prior: O(n)."""
         self.__dict__.update({name: getattr(fitted, name) for name in _FROM_FIT})
         self.prior_ = prior
+        if prior is not fitted.prior_:
+            self.quantized_rows_ = None  # which hold the other's factor
         self._apply_rule()
         self.fitted_params_ = self.get_params()
 

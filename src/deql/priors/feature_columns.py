@@ -122,7 +122,7 @@ def learn_column(name: str, kind: str, raw: Any) -> FeatureColumn | None:
         case "text":
             column = _learn_text(name, raw)
         case _:
-            separator = separator_of(raw) if kind == "tags" and raw.dtype == pl.String else ""
+            separator = separator_of(raw) if kind == "tags" else ""
             pairs = _pairs(raw, kind, separator)
             values = tuple(sorted(pairs["token"].unique().to_list()))
             told = 1 if raw.dtype == pl.Boolean else 2  # that a flag is set tells those apart that lack it
@@ -228,10 +228,10 @@ def _pairs(series: pl.Series, kind: str, separator: str) -> pl.DataFrame:
     """Row, token and how often it is there, for each row and each different token in it."""
     if kind == "text":
         tokens = series.cast(pl.String).str.to_lowercase().str.extract_all(r"\w{2,}")
-    elif separator:
-        tokens = series.cast(pl.String).str.split(separator)
     elif isinstance(series.dtype, pl.List | pl.Array):
         tokens = series.cast(pl.List(pl.String))
+    elif kind == "tags":
+        tokens = series.cast(pl.String).str.split(separator)
     elif series.dtype == pl.Boolean:
         tokens = pl.Series([["yes"] if flag else None for flag in series.to_list()], dtype=pl.List(pl.String))
     else:

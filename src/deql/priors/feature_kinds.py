@@ -53,13 +53,15 @@ def choose_kinds(columns: Mapping[str, Any], titles: str | None, said: Mapping[s
 
 
 def separator_of(series: pl.Series) -> str:
-    """What stands between the tags of a text: the first of ``|``, ``;`` and ``,`` that occurs, else ``|``.
+    """What stands between the tags of a text: the first of ``|``, ``;`` and ``,`` that occurs, else, as for lists, ``|``.
 
     Examples
     --------
     >>> separator_of(pl.Series(["a; b", "c"]))
     ';'
     """
+    if series.dtype != pl.String:
+        return _SEPARATORS[0]
     present = (mark for mark in _SEPARATORS if series.str.contains(mark, literal=True).any())
     return next(present, _SEPARATORS[0])
 

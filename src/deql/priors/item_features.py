@@ -150,9 +150,12 @@ class ItemFeatures(Prior):
         columns = self._learn(table, rows[learned])
         features = encode(columns, table.take(rows))
         space = FeatureSpace(columns, features, ridge_basis(features[learned], self.l2), 1.0)
-        strength = max(fitted_scale(data.matrix, space.weights(learned)), 0.0)
+        unscaled = space.weights(learned)
+        # Of columns that nobody has the interactions say nothing.
+        to_fit = replace(unscaled, scale=unscaled.scale * learned, diagonal=unscaled.diagonal * learned)
+        strength = max(fitted_scale(data.matrix, to_fit), 0.0)
         self._tell(table, data, warm, rows, strength)
-        return replace(space, strength=strength).weights(learned)
+        return replace(space, strength=strength).weights(learned, ~warm)
 
     def _learn(self, table: FeatureTable, rows: NDArray[np.int64]) -> tuple[FeatureColumn, ...]:
         raw = table.take(rows)
@@ -194,7 +197,7 @@ class ItemFeatures(Prior):
 
 def with_columns(data: Interactions, items: NDArray[Any], table: FeatureTable) -> Interactions:
     """The interactions with further items that nobody has; titles as far as the data or the table have them."""
-    if not len(items):
+    if not len(items) and (table.titles is None or data.titles is not None):
         return data
     everything = np.concatenate([data.items, items])
     shape = (data.n_users, len(everything))

@@ -225,7 +225,7 @@ def share_rows(model: Recommender) -> int | None:
     """
     if not isinstance(model, LinearAutoencoder):
         return None
-    right = model._prior_right
+    right = model._right_factor
     if model.quantized_rows_ is not None and model.quantized_rows_.hold(right):
         return None
     if model.prior_ is not None and right is None:
@@ -254,7 +254,7 @@ def attach_rows(model: Recommender, file: int) -> None:
     assert isinstance(model, LinearAutoencoder)
     # Private, as before Linux 6.7 a sealed file cannot be mapped otherwise; what nobody writes is shared all the same.
     mapped = mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
-    model.quantized_rows_ = QuantisedRows.from_buffer(model.precision_, mapped, model._prior_right)
+    model.quantized_rows_ = QuantisedRows.from_buffer(model.precision_, mapped, model._right_factor)
 
 
 def may_take(size: int) -> bool:
