@@ -86,9 +86,7 @@ def main() -> int:
     for part in ("fit", "recommend"):
         if part not in options.parts:
             continue
-        found = measure_all(
-            __file__, {rank: (part, *sizes, rank) for rank in (0, options.rank)}, options.repeats
-        )
+        found = measure_all(__file__, {rank: (part, *sizes, rank) for rank in (0, options.rank)}, options.repeats)
         show(
             f"{part}: {sizes[0]:,} users, {sizes[1]:,} items",
             ("prior", "seconds", "CPU seconds", "MiB beyond imports and inputs"),

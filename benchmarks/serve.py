@@ -89,7 +89,7 @@ def made_up_prior(model: Any, rank: int, generator: np.random.Generator) -> Any:
     n, counts = len(model.items_), model.item_counts_.astype(np.float64)
     V = generator.standard_normal((n, rank), np.float32) * np.float32(n**-0.5)
     U = (V * np.arange(1, rank + 1, dtype=np.float32) ** -0.5) * (counts**-0.3)[:, None].astype(np.float32)
-    weights = PriorWeights(U, V, 10.0 * counts**0.5, np.zeros(n))
+    weights = PriorWeights(U, V, 5.0 * counts**0.5, np.zeros(n))
     return model._with_prior(
         deql.priors.LowPass(rank), FittedPrior.of(weights, model.precision_), prior_weight=PRIOR_WEIGHT
     )

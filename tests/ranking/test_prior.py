@@ -151,7 +151,7 @@ def test_squares_are_those_of_dense_weights(problem):
 @settings(max_examples=40, deadline=None)
 @given(problems(), st.data())
 def test_parts_add_up_to_the_score_in_any_order(problem, data):
-    P, gains, shifts, X, prior = problem
+    P, gains, shifts, _, prior = problem
     n = len(P)
     history = np.sort(np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=1, unique=True)), np.int32))
     target, parts = data.draw(st.integers(0, n - 1)), np.zeros(len(history))
@@ -222,7 +222,10 @@ class TestRowsOfAPrior:
         P, right = self.rows()
         buffer = bytearray(QuantisedRows.size(70, 5))
         filled = QuantisedRows.fill(P, buffer, right)
-        for other in (QuantisedRows.from_buffer(P, buffer, right), QuantisedRows.from_arrays(P, filled.arrays(), right)):
+        for other in (
+            QuantisedRows.from_buffer(P, buffer, right),
+            QuantisedRows.from_arrays(P, filled.arrays(), right),
+        ):
             assert {name: array.tobytes() for name, array in other.arrays().items()} == {
                 name: array.tobytes() for name, array in filled.arrays().items()
             }

@@ -15,6 +15,7 @@ _PARTS = {
     "deql.data.readers": ("what reads tables", 1),
     "deql.linalg.gram": ("the Gram matrix", 1),
     "deql.ranking.kernels": ("the ranking", 7),
+    "deql.ranking.finish": ("the ranking", 7),
     "deql.ranking.shortlist": ("the ranking", 3),
     "deql.ranking.quantised": ("the ranking of single histories", 7),
     "deql.models.slim": ("SLIM", 3),

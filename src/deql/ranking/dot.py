@@ -24,7 +24,7 @@ def dot(left, j, right, i):  # type: ignore[no-untyped-def]
     """
     length = left.shape[1]
     whole = length - length % (_LANES * _SUMS)
-    total = _whole_dot(left, j, right, i, whole)  # type: ignore[call-arg]
+    total = _whole_dot(left, j, right, i, whole)  # type: ignore[call-arg, var-annotated]
     for t in range(whole, length):
         total += types.float64(left[j, t]) * types.float64(right[i, t])
     return total
@@ -48,7 +48,7 @@ def _whole_dot(typing_context, left, j, right, i, length):  # type: ignore[no-un
         zero = ir.Constant(double, [0.0] * _LANES)
         sums = [cgutils.alloca_once_value(builder, zero) for _ in range(_SUMS)]  # type: ignore[no-untyped-call]
         step = ir.Constant(arguments[4].type, _LANES * _SUMS)
-        with cgutils.for_range(builder, builder.udiv(arguments[4], step)) as loop:  # type: ignore[no-untyped-call]
+        with cgutils.for_range(builder, builder.udiv(arguments[4], step)) as loop:
             for part, total in enumerate(sums):
                 numbers = []
                 for start in starts:

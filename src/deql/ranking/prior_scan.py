@@ -54,7 +54,7 @@ class Factors(NamedTuple):
     @property
     def rank(self) -> int:
         """How many columns the factors have; 0 for none, and for a dense prior."""
-        return self.right.shape[1]
+        return int(self.right.shape[1])
 
     @property
     def dense(self) -> bool:
@@ -91,8 +91,8 @@ class PriorScan:
     m·u·T at most; its product with right_i takes k products and sums, in whatever order: k·u·‖y‖·‖right_i‖. (Both by
     the usual bound γ_k = k·u/(1 − k·u), below 1.1·k·u for k up to a million.) So with lengths = ‖y‖ + (m + 1)/(k + 4)·T
     and errors = 1.1·(k + 4)·u·‖right_i‖·|scale_i|, the product is above both, and above what their own rounding and
-    underflow take (see ``_UNDERFLOW``). Users whose extras may overflow get an infinite size, and their items are decided
-    without them.
+    underflow take (see ``_UNDERFLOW``). Users whose extras may overflow get an infinite size, and their items are
+    decided without them.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class PriorScan:
     Attributes
     ----------
     sizes : ndarray, models × users
-        What the prior's parts of any score of a user add up to in size at most, as |left_j·right_i| ≤ ‖left_j‖·‖right_i‖.
+        What the prior's parts of any score of a user add up to in size at most: |left_j·right_i| ≤ ‖left_j‖·‖right_i‖.
     errors : ndarray, models × n, or models × 0 without a prior
     lengths : ndarray
         For each user; 0 where extras are made in float64, as of a dense prior.

@@ -1,4 +1,4 @@
-"""The right factor of a prior once more in 8 bits, for quantised rows: a product with every row of it for one history."""
+"""The right factor of a prior once more in 8 bits, for quantised rows: its product with the vector of a history."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class QuantisedRight(NamedTuple):
 
     def read_only(self) -> Self:
         """The same for kernels, which are compiled for one kind of array."""
-        return type(self)(*map(read_only, self))
+        return type(self)(read_only(self.steps), read_only(self.reaches), read_only(self.codes))
 
 
 @njit(cache=True, nogil=True)

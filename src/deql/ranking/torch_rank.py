@@ -318,9 +318,7 @@ def _search(wanted: Scan, first: int, last: int, width: int) -> Best:
     return best
 
 
-def _merge(
-    best: Best, m: int, scores: torch.Tensor, sums: torch.Tensor, extras: torch.Tensor | None, low: int
-) -> None:
+def _merge(best: Best, m: int, scores: torch.Tensor, sums: torch.Tensor, extras: torch.Tensor | None, low: int) -> None:
     """Keep the best of the best so far and of a strip, for one model."""
     keep = best.scores.shape[2]
     top, where = scores.topk(min(keep, scores.shape[1]), sorted=False)

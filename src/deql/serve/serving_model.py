@@ -200,7 +200,9 @@ class ServingModel:
                 "models that are one inverse and two vectors only",
             )  # fmt: skip
         if rule.prior_weight is not None and self.model.prior_ is None:
-            raise ApiError(422, "no_prior", "this model was fitted without a prior, so it has no prior_weight to change")
+            raise ApiError(
+                422, "no_prior", "this model was fitted without a prior, so it has no prior_weight to change"
+            )
         with self._lock:
             if rule in self._ruled:
                 self._ruled.move_to_end(rule)
