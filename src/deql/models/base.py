@@ -331,12 +331,18 @@ class Recommender(BulkVerbs):
         order = np.lexsort((columns, -np.abs(values)))
         shown = order[:k]
         parts = tuple(
-            Contribution(name, float(value))
-            for name, value in zip(self.items_[columns[shown]].tolist(), values[shown], strict=True)
+            Contribution(name, float(value), self._shared_features(int(column), target))
+            for name, value, column in zip(
+                self.items_[columns[shown]].tolist(), values[shown], columns[shown], strict=True
+            )
         )
         # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
         rest, titles = float(score - values[shown].sum()), self._titles_by_id([target, *columns[shown]])
         return Explanation(self.items_[[target]].tolist()[0], float(score), parts, rest, titles)
+
+    def _shared_features(self, source: int, target: int) -> tuple[str, ...]:
+        """Names of the features that two items share, if the model knows features."""
+        return ()
 
     def neighbours(self, item: ItemId, k: int = 10) -> Neighbourhood:
         """The items that ``item`` has most to do with, and all weights among them: a small directed graph.

@@ -73,7 +73,9 @@ def _encoded(space: FeatureSpace, table: FeatureTable) -> csr_array:
     raw = table.take(np.arange(table.n_rows))
     for column in here:
         if unseen := column.unseen(raw[column.name]):
-            _say(f"{table.name}: {counted(unseen, 'item has', 'items have')} {column.name} that the model does not know")
+            _say(
+                f"{table.name}: {counted(unseen, 'item has', 'items have')} {column.name} that the model does not know"
+            )
     if missing := [column.name for column in space.columns if column not in here]:
         _say(f"{table.name}: no column {name_some(missing)}, so the new items have none of these features")
     return encode(space.columns, raw)

@@ -21,10 +21,14 @@ __all__ = ["Contribution", "Edge", "Explanation", "Neighbourhood"]
 
 
 class Contribution(NamedTuple):
-    """What one item of the history adds to the score: x_j·W_ji."""
+    """What one item of the history adds to the score, x_j·W_ji, and what features it shares with the explained one.
+
+    ``shared`` has names such as "genre Comedy", what says most first; it is empty unless the model has features.
+    """
 
     item: Any
     value: float
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +81,8 @@ class Explanation(Sequence[Contribution]):
 
     def __repr__(self) -> str:
         parts = short_list([f"{item_name(part.item, self.titles)} {part.value:+.4g}" for part in self.parts])
+        shared = short_list(list(dict.fromkeys(name for part in self.parts for name in part.shared)))
+        parts += f"; shares {shared}" * bool(shared)
         return f"Explanation({self.item!r}: {self.score:.4g} = {parts or f'{self.rest:.4g}'})"
 
     def _repr_html_(self) -> str:
@@ -91,9 +97,13 @@ class Explanation(Sequence[Contribution]):
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each part, largest in size first: item and value. They and ``rest`` add up to ``score``.
 
+        Where any item shares features with the explained one, a third column names them, with semicolons between.
         ``kind`` is polars, pandas or pyarrow; polars if not given.
         """
-        return make_frame({"item": [part.item for part in self], "value": [part.value for part in self]}, kind)
+        columns = {"item": [part.item for part in self], "value": [part.value for part in self]}
+        if any(part.shared for part in self):
+            columns["shared"] = ["; ".join(part.shared) for part in self]
+        return make_frame(columns, kind)
 
 
 class Edge(NamedTuple):
