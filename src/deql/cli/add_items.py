@@ -26,6 +26,7 @@ def add_items(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Model file to write; may be the one that is read.")
     ] = None,
+    item: Annotated[str | None, typer.Option(help="The table's column of items; else guessed.")] = None,
     json: AsJson = False,
 ) -> None:
     """Put new items into a model that was fitted with item features. No fit."""
@@ -37,7 +38,7 @@ def add_items(
         kind = type(model).__name__
         raise ParameterError(f"{model_file} is a {kind}, which knows no features: fit with --item-features FILE")
     before = len(model.items_)
-    model.add_items(features)
+    model.add_items(features, item=item)
     model.save(out, quantized_rows=model.quantized_rows_ is not None)
     added, items = len(model.items_) - before, len(model.items_)
     if json:
