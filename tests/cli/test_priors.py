@@ -119,7 +119,7 @@ class TestFit:
     def test_a_plan_counts_the_prior(self, capsys, folder):
         typed = ["fit", folder / "ratings.csv", "--dry-run", "--l2", 2]
         out = told(capsys, *typed, "--item-features", folder / "movies.csv").out
-        assert "The prior, items' features of at most rank 7, is in that: one product with the inverse; 1 item that" in out
+        assert "The prior, items' features of at most rank 7, is in that: one product with the inverse; 1 item" in out
         plan, _ = answer(capsys, *typed, "--prior", "lowpass:rank=3")
         assert plan["prior"] == "The prior, a low pass of rank 3, is in that: one product with the inverse."
 
