@@ -246,7 +246,7 @@ class TestRowsOfAPrior:
             QuantisedRows.from_arrays(P, arrays, right[:, :3])
         with pytest.raises(ValueError, match="prior of another size"):
             QuantisedRows.from_arrays(P, arrays | {"right_reaches": arrays["right_reaches"][:9]}, right)
-        with pytest.raises(ValueError, match="right steps of float64"):
+        with pytest.raises(ValueError, match="have steps of float64"):
             QuantisedRows.from_arrays(P, arrays | {"right_steps": arrays["right_steps"].astype(float)}, right)
         without = {name: array for name, array in arrays.items() if not name.startswith("right")}
         assert QuantisedRows.from_arrays(P, without, right).right is None

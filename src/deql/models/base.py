@@ -91,6 +91,11 @@ class Recommender(BulkVerbs):
         return None
 
     @property
+    def _prior_key(self) -> Any:
+        """What prior a fit is with: of models that share one, those of equal priors share its product, too."""
+        return None
+
+    @property
     def _shared_fit(self) -> tuple[object, ...] | None:
         """The very objects that fitted models share if they are ranked in one pass. None: this one is ranked alone."""
         return None

@@ -128,7 +128,9 @@ class PrecisionModel(Recommender):
         self._check_fitted()
         record = self._as_record()
         if quantized_rows:
-            rows = self.quantized_rows_ or QuantisedRows.fill(self.precision_, right=self._right_factor)
+            rows = self.quantized_rows_
+            if rows is None or not rows.hold(self._right_factor):
+                rows = QuantisedRows.fill(self.precision_, right=self._right_factor)
             record.arrays.update(rows.arrays())
         model_file.write(Path(path), record)
 

@@ -73,11 +73,12 @@ class FeatureColumn:
 
     def encode(self, raw: Any) -> csr_array:
         """The features of some rows: a series, or for a matrix a sparse one."""
-        found = csr_array(self._raw(raw).multiply(self.factor))
+        found: csr_array = csr_array(self._raw(raw).multiply(self.factor))
         if self.kind in ("tags", "text"):  # of unit length, so that many tags say no more than few
             lengths = np.sqrt(np.asarray(found.multiply(found).sum(axis=1), np.float64).ravel())
-            found = diags_array(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)) @ found
-        encoded = csr_array(found * self.weight, dtype=np.float32)
+            shares = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+            found = csr_array(diags_array(shares) @ found)
+        encoded: csr_array = (found * self.weight).astype(np.float32)
         encoded.eliminate_zeros()
         return encoded
 

@@ -104,7 +104,8 @@ class FeatureSpace:
     @cached_property
     def _says(self) -> NDArray[np.float64]:
         """The diagonal of B·Bᵀ: how much it says that two items share a feature."""
-        return np.einsum("ij,ij->i", self.basis, self.basis, dtype=np.float64)
+        says: NDArray[np.float64] = np.einsum("ij,ij->i", self.basis, self.basis, dtype=np.float64)
+        return says
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:

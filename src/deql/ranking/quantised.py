@@ -127,7 +127,7 @@ class QuantisedRows:
         """
         for name in ("row_steps", "right_steps", "right_reaches"):
             if name in arrays and arrays[name].dtype != np.float32:
-                raise ValueError(f"its quantised rows have {name.replace('_', ' ')} of {arrays[name].dtype}")
+                raise ValueError(f"its quantised rows have {name.partition('_')[2]} of {arrays[name].dtype}")
         of_right = None
         if right is not None and "right_codes" in arrays:
             of_right = QuantisedRight(
@@ -221,10 +221,14 @@ class QuantisedRows:
             _in_safe_range(numbers.ravel(), _ORDINARY) for numbers in (gains, shifts, values)
         )
 
+    def hold(self, right: NDArray[np.float32] | None) -> bool:
+        """Whether they can rank with this right factor of a prior; with none they all can."""
+        return right is None or (self.right is not None and _same_memory(right, self.right))
+
     def _covers_prior(self, prior: PriorTerm | None, matrix: csr_array) -> bool:
         if prior is None:
             return True
-        if prior.right is None or self.right is None or not _same_memory(prior.right, self.right):
+        if prior.right is None or not self.hold(prior.right):
             return False
         rows = prior.left[np.unique(matrix.indices)].astype(np.float64)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))

@@ -223,9 +223,14 @@ def share_rows(model: Recommender) -> int | None:
     >>> model.recommend([["y"]], k=1).ids.tolist()
     [['x']]
     """
-    if not isinstance(model, LinearAutoencoder) or model.quantized_rows_ is not None:
+    if not isinstance(model, LinearAutoencoder):
         return None
     right = model._right_factor
+    if model.quantized_rows_ is not None and model.quantized_rows_.hold(right):
+        return None
+    if model.prior_ is not None and right is None:
+        log("rows_left_out", logging.WARNING, reason="the prior is a dense matrix: lists take longer")
+        return None
     size = QuantisedRows.size(model.precision_.n, 0 if right is None else right.shape[1])
     if not may_take(size):
         log("rows_left_out", logging.WARNING, reason="too little memory: lists take longer", bytes=size)
