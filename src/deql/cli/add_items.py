@@ -13,7 +13,6 @@ from deql.cli.output import file_size, print_json
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.models import load
-from deql.models.linear import LinearAutoencoder
 
 __all__ = ["add_items"]
 
@@ -34,9 +33,12 @@ def add_items(
         raise ParameterError(f"say with -o where to save the model: -o {model_file} replaces it, whole or not at all")
     check_outputs(out, inputs=[features])
     model: Any = load(model_file)
-    if not isinstance(model, LinearAutoencoder):
+    prior = getattr(model, "prior_", None)
+    if prior is None or prior.features is None:
         kind = type(model).__name__
-        raise ParameterError(f"{model_file} is a {kind}, which knows no features: fit with --item-features FILE")
+        raise ParameterError(
+            f"{model_file} is a {kind} without features to place new items by: fit it with --item-features FILE"
+        )
     before = len(model.items_)
     model.add_items(features, item=item)
     model.save(out, quantized_rows=model.quantized_rows_ is not None)
