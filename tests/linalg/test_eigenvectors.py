@@ -26,7 +26,8 @@ def tastes(seed, users=300, items=260, kinds=RANK, weighted=False):
 
 
 def exactly(half, rank):
-    values, vectors = np.linalg.eigh((half.T @ half).toarray())
+    with blas_limited(1):  # on a busy machine its threads wait for each other
+        values, vectors = np.linalg.eigh((half.T @ half).toarray())
     return values[::-1][:rank], vectors[:, ::-1][:, :rank]
 
 

@@ -15,9 +15,11 @@ from sklearn.base import clone
 import deql
 from deql.errors import ModelFileError, ParameterError
 from deql.evaluation.evaluator import group_models
+from deql.evaluation.model_groups import fit_and_evaluate
 from deql.io import container
 from deql.io.model_file import _KIND
 from deql.linalg.gram import SharedGram, gram
+from deql.models import linear
 from deql.models.fitted_prior import FittedPrior
 from deql.objective import moments
 from deql.priors import LowPass, Matrix, Prior, PriorWeights
@@ -191,14 +193,23 @@ class TestEvaluation:
         per_user = together[1].per_user["mse"]
         np.testing.assert_allclose(per_user / per_user.sum(), errors.sum(axis=1) / errors.sum(), rtol=1e-4)
 
-    def test_compare_fits_models_of_another_prior_apart(self, data):
-        models = {"a": deql.EASE(2.0, prior=LowPass(2)), "b": deql.EASE(2.0), "c": deql.LAE(2.0, prior=LowPass(2))}
-        keys = {name: one._fit_key for name, one in models.items()}
-        assert keys["a"] == keys["c"] != keys["b"]
-        W = np.ones((12, 12))
-        assert deql.EASE(2.0, prior=W)._fit_key == deql.LAE(2.0, prior=W)._fit_key
-        assert deql.EASE(2.0, prior=W)._fit_key != deql.EASE(2.0, prior=W.copy())._fit_key
-        deql.compare(models, interactions(users=200), splits=2)
+    def test_models_of_several_priors_share_one_inverse(self, data, monkeypatch):
+        W, more = np.ones((12, 12)), WithMore(prior_weights(15))
+        models = {
+            "a": deql.EASE(2.0, prior=LowPass(2)), "b": deql.EASE(2.0), "c": deql.LAE(2.0, prior=LowPass(2)),
+            "d": deql.EASE(2.0, prior=W), "e": deql.LAE(2.0, prior=W), "f": deql.EASE(2.0, prior=more),
+        }  # fmt: skip
+        target = deql.split_strong(interactions(users=200, seed=3)).test
+        alone = {name: deql.evaluate(clone(model).fit(data), target) for name, model in models.items()}
+        inverses, products, solve, of = [], [], linear.solve, FittedPrior.of
+        monkeypatch.setattr(linear, "solve", lambda *given, **named: inverses.append(1) or solve(*given, **named))
+        monkeypatch.setattr(FittedPrior, "of", lambda *given: products.append(1) or of(*given))
+        together = fit_and_evaluate(models, data, target, ["recall@20", "ndcg@20"])
+        assert (len(inverses), len(products)) == (1, 3)
+        assert {name: one.means for name, one in together.items()} == {name: one.means for name, one in alone.items()}
+        # A prior that adds items leaves a P that fits no other.
+        fit_and_evaluate({name: models[name] for name in "fa"}, data, target, ["recall@20"])
+        assert len(inverses) == 3
 
     def test_pairs_are_scored_as_they_are_ranked(self, model):
         history = {"item 1": 2.0, "item 4": 1.0}

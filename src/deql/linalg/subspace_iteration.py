@@ -10,7 +10,7 @@ business of :class:`Blocks`: float32 in memory, or on a device. The small matric
 
 **What counts as converged.** A residual r_j = ‖G·x_j − θ_j·x_j‖ turns x_j out of the leading subspace by an angle of
 about r_j/(θ_j − a), for what is left outside of the block is below a. The mean square of these angles is the squared
-distance ‖XXᵀ − VVᵀ‖²_F/(2k) from the true projector; the rounds end when its root is below 0.01.
+distance ‖XXᵀ − VVᵀ‖²_F/(2k) from the true projector; the rounds end when its root is below 0.003.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["CLOSE", "Blocks", "Subspace", "block_width", "leading_subspace"]
 
 Vector = NDArray[np.float64]
 
-CLOSE = 0.01
+CLOSE = 0.003
 """Distance from the true projector at which the rounds end."""
 
 _ROUNDS = 30
 """At most: where eigenvalues lie so densely that it takes more, those at the cut are all but tied."""
 
-_GROWTH = 1e5
+_GROWTH = 1e6
 """What a filter may blow the first eigenvector up by, of which the others have some rounding errors."""
 
 _STEEPEST = 8
@@ -99,9 +99,9 @@ def block_width(rank: int) -> int:
     Examples
     --------
     >>> block_width(512)
-    576
+    640
     """
-    return rank + max(32, rank // 8)
+    return rank + max(32, rank // 4)
 
 
 def leading_subspace(

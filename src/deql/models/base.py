@@ -91,6 +91,11 @@ class Recommender(BulkVerbs):
         return None
 
     @property
+    def _prior_key(self) -> Any:
+        """What prior a fit is with: of models that share one, those of equal priors share its product, too."""
+        return None
+
+    @property
     def _shared_fit(self) -> tuple[object, ...] | None:
         """The very objects that fitted models share if they are ranked in one pass. None: this one is ranked alone."""
         return None
@@ -331,12 +336,18 @@ class Recommender(BulkVerbs):
         order = np.lexsort((columns, -np.abs(values)))
         shown = order[:k]
         parts = tuple(
-            Contribution(name, float(value))
-            for name, value in zip(self.items_[columns[shown]].tolist(), values[shown], strict=True)
+            Contribution(name, float(value), self._shared_features(int(column), target))
+            for name, value, column in zip(
+                self.items_[columns[shown]].tolist(), values[shown], columns[shown], strict=True
+            )
         )
         # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
         rest, titles = float(score - values[shown].sum()), self._titles_by_id([target, *columns[shown]])
         return Explanation(self.items_[[target]].tolist()[0], float(score), parts, rest, titles)
+
+    def _shared_features(self, source: int, target: int) -> tuple[str, ...]:
+        """Names of the features that two items share, if the model knows features."""
+        return ()
 
     def neighbours(self, item: ItemId, k: int = 10) -> Neighbourhood:
         """The items that ``item`` has most to do with, and all weights among them: a small directed graph.

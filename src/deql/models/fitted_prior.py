@@ -103,15 +103,16 @@ class FittedPrior:
             diag(P), that of the new items too, which is 1/l2.
         """
         assert self.features is not None
-        assert self.right is not None
         space, n, extra = self.features.with_rows(features), len(self.left), features.shape[0]
         cold = np.arange(n + extra) >= n
         own = space.weights(~cold, cold)
         rank, plain = own.left.shape[1], own.left[cold]
         by_ridge = precision_diagonal[cold].astype(np.float32)[:, None]
-        left, right = self.left, self.right
+        left: NDArray[np.float32] = self.left
+        right: NDArray[np.float32] | None = self.right
         if left.shape[1] == rank:  # there were no cold items before
             left, right = beside(own.left[:n], left, right, cold[:n], precision_diagonal[:n])
+        assert right is not None
         left = np.vstack([left, np.hstack([plain * by_ridge, plain])])
         right = np.vstack([right, np.hstack([np.zeros_like(plain), plain * by_ridge])])
         scale, diagonal = own.scale[cold], own.diagonal[cold]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.tables import counted
@@ -73,7 +72,9 @@ def _encoded(space: FeatureSpace, table: FeatureTable) -> csr_array:
     raw = table.take(np.arange(table.n_rows))
     for column in here:
         if unseen := column.unseen(raw[column.name]):
-            _say(f"{table.name}: {counted(unseen, 'item has', 'items have')} {column.name} that the model does not know")
+            _say(
+                f"{table.name}: {counted(unseen, 'item has', 'items have')} {column.name} that the model does not know"
+            )
     if missing := [column.name for column in space.columns if column not in here]:
         _say(f"{table.name}: no column {name_some(missing)}, so the new items have none of these features")
     return encode(space.columns, raw)
@@ -81,9 +82,8 @@ def _encoded(space: FeatureSpace, table: FeatureTable) -> csr_array:
 
 def _no_users(model: RuleModel) -> Interactions:
     """The model's items alone."""
-    empty: csr_array = csr_array((0, len(model.items_)), dtype=np.float32)
-    nobody: NDArray[Any] = np.zeros(0, np.int64)
-    return Interactions(empty, nobody, model.items_, titles=model.titles_)
+    nothing = csr_array(np.zeros((0, len(model.items_)), np.float32))
+    return Interactions(nothing, np.zeros(0, np.int64), model.items_, titles=model.titles_)
 
 
 def _say(text: str) -> None:

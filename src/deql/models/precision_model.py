@@ -244,6 +244,10 @@ class PrecisionModel(Recommender):
         )  # fmt: skip
         return out
 
+    def _shared_features(self, source: int, target: int) -> tuple[str, ...]:
+        features = None if self.prior_ is None else self.prior_.features
+        return () if features is None or source == target else features.shared(source, target)
+
     def _contributions(
         self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int
     ) -> tuple[NDArray[np.float64], float]:

@@ -36,7 +36,7 @@ def ridge_basis(features: csr_array, l2: float, rank: int = RANK) -> NDArray[np.
     """
     exact = features.astype(np.float64)
     energy = np.asarray(exact.multiply(exact).sum(axis=0)).ravel()
-    ridge = l2 * float(energy.sum()) / max(1, np.count_nonzero(energy))
+    ridge = l2 * float(energy.sum()) / max(1, int(np.count_nonzero(energy)))
     n, d = exact.shape
     products = (exact.T @ exact if d <= n else exact @ exact.T).toarray()
     size = len(products)

@@ -14,13 +14,19 @@ from deql._system.lazy import pl
 from deql.errors import DataError, name_some
 from deql.priors.feature_kinds import separator_of
 
-__all__ = ["BUCKETS", "FeatureColumn", "learn_column"]
+__all__ = ["ALIKE", "BUCKETS", "FeatureColumn", "learn_column"]
 
 BUCKETS = 2048
 """Features that the words of a text are spread over, by their CRC-32: the same in every process and version."""
 
+_FLAG = ("yes",)
+"""The one category of booleans: that it is so."""
+
 _KNOTS = 8
 """Most points between which a number is placed."""
+
+ALIKE = {"number": 0.9, "embedding": 0.5, "text": 0.2, "matrix": 0.5}
+"""The cosine from which two items are called similar in a column whose features have no names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +64,21 @@ class FeatureColumn:
         """How many features it gives."""
         return len(self.factor)
 
+    def label(self, place: int) -> str:
+        """What people call one of its categories or tags: "genre Comedy" of a column genres; a flag by its column."""
+        if self.values == _FLAG:
+            return self.name
+        plural = self.kind == "tags" and self.name.endswith("s") and not self.name.endswith(("ss", "ies"))
+        return f"{self.name[:-1] if plural else self.name} {self.values[place]}"
+
     def encode(self, raw: Any) -> csr_array:
         """The features of some rows: a series, or for a matrix a sparse one."""
-        found = csr_array(self._raw(raw).multiply(self.factor))
+        found: csr_array = csr_array(self._raw(raw).multiply(self.factor))
         if self.kind in ("tags", "text"):  # of unit length, so that many tags say no more than few
             lengths = np.sqrt(np.asarray(found.multiply(found).sum(axis=1), np.float64).ravel())
-            found = diags_array(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)) @ found
-        encoded = csr_array(found * self.weight, dtype=np.float32)
+            shares = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+            found = csr_array(diags_array(shares) @ found)
+        encoded: csr_array = (found * self.weight).astype(np.float32)
         encoded.eliminate_zeros()
         return encoded
 
@@ -233,7 +247,7 @@ def _pairs(series: pl.Series, kind: str, separator: str) -> pl.DataFrame:
     elif kind == "tags":
         tokens = series.cast(pl.String).str.split(separator)
     elif series.dtype == pl.Boolean:
-        tokens = pl.Series([["yes"] if flag else None for flag in series.to_list()], dtype=pl.List(pl.String))
+        tokens = pl.Series([list(_FLAG) if flag else None for flag in series.to_list()], dtype=pl.List(pl.String))
     else:
         tokens = series.cast(pl.String).to_frame("one").select(pl.concat_list("one")).to_series()
     rows = pl.DataFrame({"row": np.arange(len(series)), "token": tokens})

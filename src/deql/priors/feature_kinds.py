@@ -53,7 +53,7 @@ def choose_kinds(columns: Mapping[str, Any], titles: str | None, said: Mapping[s
 
 
 def separator_of(series: pl.Series) -> str:
-    """What stands between the tags of a text: the first of ``|``, ``;`` and ``,`` that occurs, else, as for lists, ``|``.
+    """What stands between the tags of a text: the first of ``|``, ``;`` and ``,`` that occurs; ``|`` if none does.
 
     Examples
     --------

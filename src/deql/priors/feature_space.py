@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, vstack
 
 from deql.io.container import Arrays, pack_text, unpack_text
-from deql.priors.feature_columns import FeatureColumn
+from deql.priors.feature_columns import ALIKE, FeatureColumn
 from deql.priors.prior import PriorWeights
 
 __all__ = ["FeatureSpace", "encode"]
@@ -69,6 +70,47 @@ class FeatureSpace:
         own = np.einsum("ik,ik->i", factor, factor, dtype=np.float64)
         scale = self.strength / np.where(learned, np.maximum(1.0 - own, _NEAREST), 1.0)
         return PriorWeights(factor, factor, scale, -own * scale, self, cold)
+
+    def shared(self, item: int, other: int, most: int = 5) -> tuple[str, ...]:
+        """What two items have in common, in words, what says most about others first.
+
+        Categories and tags by name. Of a text, an embedding, a number or a matrix no more can be said than that theirs
+        are similar, which is where the cosine of their features is above what unlike items reach.
+        """
+        (at, mine), (there, theirs) = self._row(item), self._row(other)
+        common, own, same = np.intersect1d(at, there, assume_unique=True, return_indices=True)
+        products = mine[own] * theirs[same]
+        says = products * self._says[common]
+        of_column = np.searchsorted(self._starts, common, side="right") - 1
+        found: list[tuple[float, str]] = []
+        for place in np.unique(of_column).tolist():
+            column, first, here = self.columns[place], int(self._starts[place]), of_column == place
+            if column.values:
+                named = zip(says[here].tolist(), (common[here] - first).tolist(), strict=True)
+                found += [(much, column.label(value)) for much, value in named]
+                continue
+            lengths = (
+                np.linalg.norm(row[(ids >= first) & (ids < first + column.width)])
+                for ids, row in ((at, mine), (there, theirs))
+            )
+            if products[here].sum() > ALIKE[column.kind] * np.prod(list(lengths)):
+                found.append((float(says[here].sum()), f"similar {column.name or 'features'}"))
+        return tuple(name for _, name in sorted(found, key=lambda one: -one[0])[:most])
+
+    def _row(self, item: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        entries = slice(self.features.indptr[item], self.features.indptr[item + 1])
+        return self.features.indices[entries], self.features.data[entries].astype(np.float64)
+
+    @cached_property
+    def _says(self) -> NDArray[np.float64]:
+        """The diagonal of B·Bᵀ: how much it says that two items share a feature."""
+        says: NDArray[np.float64] = np.einsum("ij,ij->i", self.basis, self.basis, dtype=np.float64)
+        return says
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        """The first feature of each column."""
+        return np.cumsum([0, *(column.width for column in self.columns[:-1])])
 
     def with_rows(self, features: csr_array) -> FeatureSpace:
         """The same space with further items."""

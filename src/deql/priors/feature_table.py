@@ -111,7 +111,8 @@ def open_features(source: Any, item: Choice = None) -> FeatureTable:
 def check_matrix(source: Any) -> csr_array:
     """A matrix of features as sparse numbers; DataError unless it is one and all of them are finite."""
     try:
-        matrix = csr_array(source if issparse(source) else np.atleast_2d(np.asarray(source)), dtype=np.float64)
+        given: Any = source if issparse(source) else np.atleast_2d(np.asarray(source))
+        matrix: csr_array = csr_array(given).astype(np.float64)
     except (TypeError, ValueError):
         raise DataError(
             "features must be a file's path, a frame, a matrix with a row for each item or a mapping from item to "
@@ -166,7 +167,9 @@ def _of_mapping(given: Mapping[Any, Any]) -> FeatureTable:
         frame = frame.with_columns(pl.Series(_KEY, keys))
         return _of_frame(frame, _KEY, name)
     try:
-        rows = [np.asarray(row.todense() if issparse(row) else row, np.float64).ravel() for row in given.values()]
+        rows = [
+            np.asarray(getattr(row, "todense", lambda row=row: row)(), np.float64).ravel() for row in given.values()
+        ]
         return FeatureTable(name, keys, {MATRIX: check_matrix(np.stack(rows))})
     except (TypeError, ValueError):
         raise DataError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from deql._system.frames import make_frame
 from deql.plotting.drawing import Labels
@@ -20,11 +20,37 @@ if TYPE_CHECKING:
 __all__ = ["Contribution", "Edge", "Explanation", "Neighbourhood"]
 
 
-class Contribution(NamedTuple):
-    """What one item of the history adds to the score: x_j·W_ji."""
-
+class _Part(NamedTuple):
     item: Any
     value: float
+
+
+class Contribution(_Part):
+    """What one item of the history adds to the score, x_j·W_ji: a pair of the item and that value.
+
+    Attributes
+    ----------
+    shared : tuple of str
+        Names of the features that it shares with the explained item, such as "genre Comedy", what says most first;
+        empty unless the model has features. It is no part of the pair.
+
+    Examples
+    --------
+    >>> item, value = part = Contribution("tea", 0.5, ("kind drink",))
+    >>> part
+    Contribution(item='tea', value=0.5, shared=('kind drink',))
+    """
+
+    shared: tuple[str, ...]
+
+    def __new__(cls, item: Any, value: float, shared: tuple[str, ...] = ()) -> Self:
+        """A pair, with what it shares beside it."""
+        part = super().__new__(cls, item, value)
+        part.shared = shared
+        return part
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, shared={self.shared!r})" if self.shared else super().__repr__()
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +103,8 @@ class Explanation(Sequence[Contribution]):
 
     def __repr__(self) -> str:
         parts = short_list([f"{item_name(part.item, self.titles)} {part.value:+.4g}" for part in self.parts])
+        shared = short_list(list(dict.fromkeys(name for part in self.parts for name in part.shared)))
+        parts += f"; shares {shared}" * bool(shared)
         return f"Explanation({self.item!r}: {self.score:.4g} = {parts or f'{self.rest:.4g}'})"
 
     def _repr_html_(self) -> str:
@@ -91,9 +119,13 @@ class Explanation(Sequence[Contribution]):
     def to_frame(self, kind: str | None = None) -> Any:
         """A row for each part, largest in size first: item and value. They and ``rest`` add up to ``score``.
 
+        Where any item shares features with the explained one, a third column names them, with semicolons between.
         ``kind`` is polars, pandas or pyarrow; polars if not given.
         """
-        return make_frame({"item": [part.item for part in self], "value": [part.value for part in self]}, kind)
+        columns = {"item": [part.item for part in self], "value": [part.value for part in self]}
+        if any(part.shared for part in self):
+            columns["shared"] = ["; ".join(part.shared) for part in self]
+        return make_frame(columns, kind)
 
 
 class Edge(NamedTuple):

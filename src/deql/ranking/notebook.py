@@ -85,10 +85,14 @@ def explanation_rows(why: Explanation, most: int = _PARTS) -> list[tuple[str, fl
 
 
 def explanation_html(why: Explanation) -> str:
-    """The parts as bars that add up to the score."""
+    """The parts as bars that add up to the score, and below them the features that the items share."""
+    shared = [
+        f"{item_name(part.item, why.titles)}: {', '.join(part.shared)}" for part in why.parts[:_PARTS] if part.shared
+    ]
     return html.block(
         html.heading(f"Why {_short(item_name(why.item, why.titles))}", f"score {why.score:.4f}, which is the sum of:"),
         html.bars(["item of the history", "adds"], explanation_rows(why)),
+        *(html.paragraph(f"shares with {one}", quiet=True) for one in shared),
     )
 
 

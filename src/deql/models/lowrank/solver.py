@@ -140,6 +140,7 @@ def solve_operators(
 
     Examples
     --------
+    >>> from scipy.sparse import csr_array
     >>> R = csr_array(np.random.default_rng(0).random((30, 9)))
     >>> D = (R.toarray() ** 2).sum(axis=0)
     >>> found = solve_operators(GramOperator(R), D, np.ones(9), 3, tolerance=1e-9)
