@@ -16,7 +16,7 @@ from torch import Tensor
 
 from _hold_outs import Histories, Parts
 
-__all__ = ["Laboratory", "Scores", "Worth", "sparse"]
+__all__ = ["Laboratory", "Scores", "Worth", "dense", "slices", "sparse"]
 
 Vector = NDArray[np.float64]
 Scores = Callable[[slice], Tensor]
@@ -73,30 +73,19 @@ class Laboratory:
         return torch.from_numpy(values).to(self.device).float()
 
     def history(self, rows: slice) -> Tensor:
-        """What a slice of the evaluated users has seen, dense: users × items of 0 and 1."""
-        dense = torch.zeros(rows.stop - rows.start, self.n, device=self.device)
-        return dense.view(-1).index_fill_(0, self._had(rows), 1.0).view_as(dense)
+        """What a slice of the evaluated users has seen, dense."""
+        return dense(self.seen, rows, self.device)
 
     def evaluate(self, scores: Scores) -> Worth:
         """Recall@20 and NDCG@20 of the evaluated users, what they have seen left out."""
-        hits = torch.cat([self._hits(scores(rows), rows) for rows in self._slices()]).double()
+        hits = torch.cat([self._hits(scores(rows), rows) for rows in slices(len(self.seen.sizes))]).double()
         recall, ndcg = hits.sum(1) / self._sizes, hits @ self._discounts / self._ideal
         errors = (float(metric.std() / len(metric) ** 0.5) for metric in (recall, ndcg))
         return Worth(float(recall.mean()), float(ndcg.mean()), *errors)
 
-    def _slices(self) -> Iterator[slice]:
-        users = len(self.seen.sizes)
-        return (slice(first, min(first + SLICE, users)) for first in range(0, users, SLICE))
-
-    def _had(self, rows: slice) -> Tensor:
-        """Places of what these users have seen in their dense scores."""
-        entries = slice(self.seen.starts[rows.start], self.seen.starts[rows.stop])
-        users = np.repeat(np.arange(rows.stop - rows.start), self.seen.sizes[rows])
-        return torch.from_numpy(users * self.n + self.seen.items[entries]).to(self.device)
-
     def _hits(self, found: Tensor, rows: slice) -> Tensor:
         """Which of the best items were held out, users × 20."""
-        found.view(-1)[self._had(rows)] = -torch.inf
+        found.view(-1)[_places(self.seen, rows).to(self.device)] = -torch.inf
         asked = torch.arange(rows.start, rows.stop, device=self.device)[:, None] * self.n
         asked = asked + found.topk(K, dim=1).indices
         place = torch.searchsorted(self._held_out, asked).clamp_(max=len(self._held_out) - 1)
@@ -106,6 +95,25 @@ class Laboratory:
 def _of_users(histories: Histories, wanted: NDArray[np.bool_]) -> Histories:
     sizes = histories.sizes[wanted]
     return Histories(np.concatenate([[0], np.cumsum(sizes)]), histories.items[wanted[histories.users]], histories.n)
+
+
+def slices(users: int) -> Iterator[slice]:
+    """So many users, some at a time."""
+    return (slice(first, min(first + SLICE, users)) for first in range(0, users, SLICE))
+
+
+def _places(histories: Histories, rows: slice) -> Tensor:
+    """Where the items of some users are in a dense matrix of these users × items, row by row."""
+    entries = slice(histories.starts[rows.start], histories.starts[rows.stop])
+    users = np.repeat(np.arange(rows.stop - rows.start), histories.sizes[rows])
+    return torch.from_numpy(users * histories.n + histories.items[entries])
+
+
+def dense(histories: Histories, rows: slice, device: torch.device) -> Tensor:
+    """Some users × items, ones and zeros."""
+    matrix = torch.zeros(rows.stop - rows.start, histories.n, device=device)
+    matrix.view(-1)[_places(histories, rows).to(device)] = 1.0
+    return matrix
 
 
 def sparse(histories: Histories, values: Vector, device: torch.device) -> Tensor:

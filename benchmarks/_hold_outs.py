@@ -59,8 +59,11 @@ def read_lines(path: Path) -> Histories:
 def read_test(folder: Path) -> Parts:
     """The published split: train, and the test part as what is to be found."""
     train, test = read_lines(folder / "train.txt"), read_lines(folder / "test.txt")
-    n = max(train.n, test.n)
-    return _findable(train._replace(n=n), test._replace(n=n))
+    without = len(train.sizes) - len(test.sizes)
+    if without < 0:
+        raise ValueError(f"{folder} has {-without:,} users in its test part whom train does not have")
+    n, starts = max(train.n, test.n), np.concatenate([test.starts, np.full(without, test.starts[-1])])
+    return Parts(train._replace(n=n), test._replace(starts=starts, n=n))
 
 
 def line_ends(lines: Histories) -> Parts:
@@ -91,11 +94,6 @@ def _without(lines: Histories, place: Ints) -> Parts:
 
 
 def _findable(train: Histories, held_out: Histories) -> Parts:
-    """Items that nobody has in train cannot be found, and do not count."""
+    """Without the items that nobody has in train: they cannot be found."""
     known = np.bincount(train.items, minlength=train.n) > 0
-    users = len(train.sizes)
-    if len(held_out.sizes) > users:
-        raise ValueError(f"the test part has {len(held_out.sizes):,} users, train {users:,}")
-    held_out = held_out.keep(known[held_out.items])
-    starts = np.concatenate([held_out.starts, np.full(users - len(held_out.sizes), held_out.starts[-1])])
-    return Parts(train, held_out._replace(starts=starts))
+    return Parts(train, held_out.keep(known[held_out.items]))
