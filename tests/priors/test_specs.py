@@ -33,7 +33,10 @@ def test_what_is_written_is_read_again(prior):
         ("lowpas", r"there is no prior 'lowpas' \(did you mean lowpass\?\): say lowpass, features:items.parquet"),
         ("", "there is no prior '': say lowpass"),
         ("gnn:layers=3", "there is no prior 'gnn': say lowpass"),
-        ("lowpass:rnk=5", r"lowpass:rnk=5: the prior lowpass has no parameter 'rnk' \(did you mean rank\?\); it has rank"),
+        (
+            "lowpass:rnk=5",
+            r"lowpass:rnk=5: the prior lowpass has no parameter 'rnk' \(did you mean rank\?\); it has rank",
+        ),
         ("lowpass:rank=many", "lowpass:rank=many: rank must be a whole number, got 'many'"),
         ("lowpass:rank=0.5", "rank must be a whole number, got '0.5'"),
         ("lowpass:rank=0", "lowpass:rank=0: rank must be a whole number from 1 up, got 0"),

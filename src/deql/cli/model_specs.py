@@ -18,7 +18,7 @@ from deql.errors import ParameterError
 from deql.evaluation.model_groups import describe, spec_fields, unique_names
 from deql.models import Recommender, load
 from deql.priors import Prior
-from deql.priors.specs import parse_prior, prior_file
+from deql.priors.specs import parse_prior, prior_file, prior_parameters
 
 __all__ = ["MODEL_KINDS", "is_model_file", "parse_spec", "parse_specs", "spec_files", "split_name", "typed_parameters"]
 
@@ -85,6 +85,7 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
     prior = None
     if "prior" in known:
         prior, parts = _take_prior(text, parts, set(known))
+        known |= {name: Parameter(None, "str") for name in ({} if prior is None else prior_parameters(prior))}
     chosen = parse_parameters(text, name, parts, known)
     try:
         model: Recommender = kind(**kind._from_config(chosen), **({} if prior is None else {"prior": prior}))
@@ -97,30 +98,31 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
 def spec_files(texts: Iterable[str]) -> list[Path]:
     """Files that models are read from, or their priors."""
     files = []
-    for text in texts:
-        model = split_name(text)[1]
-        files.append(Path(model))
-        if not is_model_file(model):
-            given = (part.partition("=") for part in split_parts(model.partition(":")[2]))
-            files += [Path(file) for name, _, value in given if name == "prior" and (file := prior_file(value.strip()))]
+    for text in (split_name(text)[1] for text in texts):
+        given = (part.partition("=") for part in split_parts(text.partition(":")[2]))
+        named = [text] if is_model_file(text) else [prior_file(value) for name, _, value in given if name == "prior"]
+        files += [Path(file) for file in named if file is not None]
     return files
 
 
 def _take_prior(text: str, parts: list[str], known: set[str]) -> tuple[Prior | None, list[str]]:
     """The prior of a specification, and the parts that are not of it."""
-    names = parameter_names(parts)
-    if names.count("prior") > 1:
+    named = list(zip(parameter_names(parts), parts, strict=True))
+    given = [part.partition("=")[2].strip() for name, part in named if name == "prior"]
+    own = [part for name, part in named if name.startswith("prior_") and name not in known]
+    needing = [name for name, _ in named if name.startswith("prior_")]
+    if len(given) > 1:
         raise ParameterError(f"{text}: prior is given twice")
-    own = [part for part, name in zip(parts, names, strict=True) if name.startswith("prior_") and name not in known]
-    prior = [part.partition("=")[2].strip() for part, name in zip(parts, names, strict=True) if name == "prior"]
-    if not prior:
-        if own or "prior_weight" in names:
-            raise ParameterError(f"{text}: {(own or ['prior_weight'])[0].partition('=')[0]} needs a prior, such as prior=lowpass")
+    if not given and needing:
+        raise ParameterError(f"{text}: {needing[0]} needs a prior, such as prior=lowpass")
+    if given and not given[0]:
+        raise ParameterError(f"{text}: prior needs a value, such as prior=lowpass")
+    if not given:
         return None, parts
-    rest = [part for part, name in zip(parts, names, strict=True) if name != "prior" and part not in own]
-    words = prior[0] or "none"
+    words = given[0]
     for part in own:
         words += ("," if ":" in words else ":") + part.removeprefix("prior_")
+    rest = [part for name, part in named if name != "prior" and part not in own]
     try:
         return parse_prior(words, load), rest
     except ParameterError as error:

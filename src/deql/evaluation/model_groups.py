@@ -200,7 +200,7 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
         error.args = (f"{', '.join(names)}: ", *error.args)
         raise
     for other in copies[1:]:
-        other.share_fit(first)
+        other.share_fit(first, first.prior_)
     return dict(zip(names, copies, strict=True))
 
 

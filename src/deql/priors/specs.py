@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
-from deql._system.specs import Parameter, parse_parameters, split_parts, written
-from deql.errors import ParameterError, did_you_mean
+from deql._system.specs import Parameter, parameter_names, parse_parameters, split_parts, written
+from deql.errors import DataError, ParameterError, Setting, did_you_mean
+from deql.priors.item_features import ItemFeatures
+from deql.priors.low_pass import LowPass
+from deql.priors.of_model import Model
 from deql.priors.prior import Prior
+from deql.priors.saved import SavedPrior
 
-__all__ = ["PRIOR_KINDS", "parse_prior", "prior_file", "prior_kind", "prior_parameters", "prior_spec"]
+__all__ = ["PRIOR_KINDS", "features_of", "parse_prior", "prior_file", "prior_kind", "prior_parameters", "prior_spec"]
 
-PRIOR_KINDS = {"lowpass": "LowPass", "features": "ItemFeatures", "model": "Model"}
+PRIOR_KINDS: dict[str, type[Prior]] = {"lowpass": LowPass, "features": ItemFeatures, "model": Model}
 """Names as they are typed, and the priors behind them."""
 
 _EXAMPLES = {"features": "features:items.parquet", "model": "model:last-month.deql"}
@@ -52,18 +56,31 @@ def parse_prior(text: str, load: Callable[[str], Any] | None = None) -> Prior | 
             f"say lowpass, {', '.join(_EXAMPLES.values())} or none",
             parameter="prior",
         )
-    parts, first = split_parts(rest), ()
-    if kind in _EXAMPLES:
-        file, parts = prior_file(text), parts[1:]
-        if file is None:
-            raise ParameterError(f"{text}: {kind} needs a file first, such as {_EXAMPLES[kind]}", parameter="prior")
-        first = (load(file) if kind == "model" and load is not None else file,)
-    made: Any = getattr(import_module("deql.priors"), PRIOR_KINDS[kind])
-    chosen = parse_parameters(text, f"the prior {kind}", parts, _parameters(made))
+    parts, file = split_parts(rest), prior_file(text)
+    if kind in _EXAMPLES and file is None:
+        raise ParameterError(f"{text}: {kind} needs a file first, such as {_EXAMPLES[kind]}", parameter="prior")
+    known = _parameters(PRIOR_KINDS[kind])
+    chosen = parse_parameters(text, f"the prior {kind}", parts[file is not None :], known)
     try:
-        prior: Prior = made(*first, **chosen)
+        if kind == "features":
+            return features_of(str(file), **chosen)
+        if kind == "model":
+            return Model(file if load is None else load(str(file)), **chosen)
+        return LowPass(**chosen)
     except ParameterError as error:
         raise ParameterError(f"{text}: ", *error.args, parameter="prior") from None
+
+
+def features_of(file: str, **chosen: Any) -> ItemFeatures:
+    """The prior of a table of features, which is read at once: what is wrong with it is said before any other work."""
+    prior = ItemFeatures(file, **chosen)
+    try:
+        prior.column_kinds  # noqa: B018  read, and told
+    except DataError as error:
+        # The column is typed with the prior, as a table of interactions has one, too.
+        raise DataError(
+            *(f"features:{file},item=…" if isinstance(part, Setting) else part for part in error.args)
+        ) from None
     return prior
 
 
@@ -76,11 +93,10 @@ def prior_file(text: str) -> str | None:
     ('items.parquet', None, None)
     """
     kind, _, rest = text.partition(":")
-    parts = split_parts(rest)
-    if kind.strip().lower() not in _EXAMPLES or not parts:
+    parts, kind = split_parts(rest), kind.strip().lower()
+    if kind not in _EXAMPLES or not parts or parameter_names(parts)[0] in _parameters(PRIOR_KINDS[kind]):
         return None
-    known = _parameters(getattr(import_module("deql.priors"), PRIOR_KINDS[kind.strip().lower()]))
-    return None if parts[0].partition("=")[0].strip() in known else parts[0]
+    return parts[0]
 
 
 def prior_kind(prior: Any) -> str:
@@ -91,8 +107,8 @@ def prior_kind(prior: Any) -> str:
     >>> prior_kind(parse_prior("lowpass"))
     'lowpass'
     """
-    name = type(prior).__name__
-    return next((kind for kind, known in PRIOR_KINDS.items() if known == name), "matrix")
+    name = prior.name if isinstance(prior, SavedPrior) else type(prior).__name__
+    return next((kind for kind, known in PRIOR_KINDS.items() if name in (kind, known.__name__)), "matrix")
 
 
 def prior_parameters(prior: Any) -> dict[str, Any]:
@@ -106,9 +122,11 @@ def prior_parameters(prior: Any) -> dict[str, Any]:
     kind = prior_kind(prior)
     if kind == "matrix":
         return {"prior": kind}
-    file = getattr(prior, "file", None)
-    values = {f"prior_{name}": getattr(prior, name) for name in _parameters(type(prior))}
-    return {"prior": kind if file is None else f"{kind}:{file}"} | values
+    saved = prior.parameters if isinstance(prior, SavedPrior) else {}
+    known = _parameters(PRIOR_KINDS[kind])
+    values = {f"prior_{name}": saved.get(name, getattr(prior, name, known[name].default)) for name in known}
+    table = getattr(prior, "table", None)
+    return {"prior": f"{kind}:{table}" if isinstance(table, str | os.PathLike) else kind} | values
 
 
 def prior_spec(prior: Prior | None) -> str:
