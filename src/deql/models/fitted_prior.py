@@ -13,6 +13,7 @@ from deql.io.container import Arrays
 from deql.io.model_file import refuse_infinite, vector
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.thin_product import thin_product
+from deql.priors.feature_space import FeatureSpace
 from deql.priors.prior import PriorWeights
 from deql.ranking.prior_term import prior_diagonal
 from deql.rules import PriorDiagonals
@@ -39,6 +40,8 @@ class FittedPrior:
         Of W₀.
     own, image : ndarray of float64
         The diagonals of W₀ and of P·W₀.
+    features : FeatureSpace or None
+        The features that it was made of, if it was.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class FittedPrior:
     diagonal: Vector
     own: Vector
     image: Vector
+    features: FeatureSpace | None = None
 
     @classmethod
     def of(
@@ -73,7 +77,7 @@ class FittedPrior:
         right = None if weights.right is None else np.ascontiguousarray(weights.right, np.float32)
         own = weights.scale * prior_diagonal(weights.left, right) + weights.diagonal
         image = weights.scale * prior_diagonal(left, right) + weights.diagonal * precision.diagonal()
-        return cls(left, right, weights.scale, weights.diagonal, own, image)
+        return cls(left, right, weights.scale, weights.diagonal, own, image, weights.features)
 
     @cached_property
     def products(self) -> Vector:
@@ -125,7 +129,9 @@ class FittedPrior:
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Arrays and plain facts that a model file keeps."""
         arrays: Arrays = {f"prior_{name}": getattr(self, name) for name in ("left", *_VECTORS)}
-        return arrays if self.right is None else arrays | {"prior_right": self.right}, {}
+        arrays |= {} if self.right is None else {"prior_right": self.right}
+        of_features: tuple[Arrays, dict[str, Any]] = ({}, {}) if self.features is None else self.features.state()
+        return arrays | of_features[0], of_features[1]
 
     @classmethod
     def from_state(cls, arrays: Arrays, facts: dict[str, Any], n: int) -> FittedPrior:
@@ -140,7 +146,11 @@ class FittedPrior:
                 raise ValueError(f"the factors of its prior are of {factor.dtype}")
         # Of n × n numbers no more than the diagonal, which is read anyway: all of it would be read for that.
         refuse_infinite("prior's factors", *([left.diagonal()] if right is None else [left, right]))
-        return cls(left, right, *(vector(arrays, f"prior_{name}", n) for name in _VECTORS))
+        features = FeatureSpace.from_state(arrays, facts) if "features" in facts else None
+        if features is not None and features.features.shape[0] != n:
+            raise ValueError("its features and the ids of items differ in number")
+        vectors = {name: vector(arrays, f"prior_{name}", n) for name in _VECTORS}
+        return cls(left, right, **vectors, features=features)
 
 
 _VECTORS = ("scale", "diagonal", "own", "image")

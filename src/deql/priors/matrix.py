@@ -70,7 +70,7 @@ class Matrix(Prior):
     @property
     def config(self) -> dict[str, Any]:
         """Its name: the numbers are not serialised."""
-        return {"name": "Matrix"}
+        return {"prior": "matrix"}
 
 
 def as_prior(given: Any) -> Prior | None:

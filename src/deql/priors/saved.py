@@ -7,11 +7,12 @@ from typing import Any, NoReturn
 
 from deql.data import Interactions
 from deql.errors import ParameterError
+from deql.priors.low_pass import LowPass
 from deql.priors.prior import Prior
 
 __all__ = ["SavedPrior", "prior_from_config"]
 
-_REBUILT: dict[str, type[Prior]] = {}
+_REBUILT: dict[str, type[Prior]] = {"lowpass": LowPass}
 """Priors that their parameters alone make again."""
 
 
@@ -21,26 +22,26 @@ class SavedPrior(Prior):
 
     Parameters
     ----------
-    name : str
+    kind : str
         What kind of prior it was.
     parameters : dict
         What was kept of it.
     """
 
-    name: str
+    kind: str
     parameters: dict[str, Any]
 
     def weights(self, data: Interactions) -> NoReturn:
         """Raise ParameterError: there is nothing to make weights from."""
         raise ParameterError(
-            f"the model file kept what its prior made, not the prior ({self.name}): give prior=… again to fit anew",
+            f"the model file kept what its prior made, not the prior ({self.kind}): give prior=… again to fit anew",
             parameter="prior",
         )
 
     @property
     def config(self) -> dict[str, Any]:
         """As it was serialised."""
-        return {"name": self.name} | self.parameters
+        return {"prior": self.kind} | self.parameters
 
 
 def prior_from_config(config: dict[str, Any]) -> Prior:
@@ -48,13 +49,13 @@ def prior_from_config(config: dict[str, Any]) -> Prior:
 
     Examples
     --------
-    >>> prior_from_config({"name": "Matrix"})
-    SavedPrior(name='Matrix', parameters={})
+    >>> prior_from_config({"prior": "lowpass", "rank": 64})
+    LowPass(rank=64, power_in=0.5, power_out=0.5)
+    >>> prior_from_config({"prior": "matrix"})
+    SavedPrior(kind='matrix', parameters={})
     """
     if not isinstance(config, dict):
         raise TypeError("its prior is no JSON object")
     parameters = {**config}
-    name = parameters.pop("name")
-    if name in _REBUILT:
-        return _REBUILT[name](**parameters)
-    return SavedPrior(str(name), parameters)
+    kind = str(parameters.pop("prior"))
+    return _REBUILT[kind](**parameters) if kind in _REBUILT else SavedPrior(kind, parameters)
