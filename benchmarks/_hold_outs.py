@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = ["HOLD_OUTS", "Histories", "Parts", "line_ends", "random_tenth", "read_lines", "read_test"]
 
-SHARE, SEED = 0.1, 0
+TENTH, SEED = 10, 0
 
 Ints = NDArray[np.int64]
 
@@ -67,9 +67,9 @@ def read_test(folder: Path) -> Parts:
 
 
 def line_ends(lines: Histories) -> Parts:
-    """The last tenth of each line is to be found."""
+    """The last tenth of each line is to be found, rounded up."""
     place = np.arange(len(lines.items)) - np.repeat(lines.starts[:-1], lines.sizes)
-    return _without(lines, np.repeat(lines.sizes, lines.sizes) - 1 - place)
+    return _without(lines, np.repeat(lines.sizes, lines.sizes) - 1 - place, -(-lines.sizes // TENTH))
 
 
 def random_tenth(lines: Histories) -> Parts:
@@ -79,15 +79,15 @@ def random_tenth(lines: Histories) -> Parts:
     order = np.lexsort((keys, ascending.users))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order)) - np.repeat(ascending.starts[:-1], ascending.sizes)
-    return _without(ascending, place)
+    return _without(ascending, place, np.round(ascending.sizes / TENTH).astype(np.int64))
 
 
 HOLD_OUTS: dict[str, Callable[[Histories], Parts]] = {"line-ends": line_ends, "random": random_tenth}
 
 
-def _without(lines: Histories, place: Ints) -> Parts:
-    """Held out are the first of each user by ``place``: a tenth, at least one and not all."""
-    counts = np.clip(np.round(SHARE * lines.sizes).astype(np.int64), 1, np.maximum(lines.sizes - 1, 0))
+def _without(lines: Histories, place: Ints, counts: Ints) -> Parts:
+    """Held out are the first of each user by ``place``: so many, at least one and not all."""
+    counts = np.clip(counts, 1, np.maximum(lines.sizes - 1, 1))
     counts[lines.sizes < 2] = 0
     hidden = place < np.repeat(counts, lines.sizes)
     return _findable(lines.keep(~hidden), lines.keep(hidden))

@@ -183,8 +183,9 @@ def _choice(row: str, origin: Origin, entry: Any, where: str) -> Choice:
     for name in parameters:
         if name not in allowed:
             raise DataError(f"{where}: {row} has no parameter {name!r}: it has {', '.join(allowed)}")
-    if chosen[0] not in parameters:
-        raise DataError(f"{where}: {row} needs {chosen[0]}")
+    for name in (chosen[0], *(["prior"] if "prior" in chosen else [])):
+        if name not in parameters:
+            raise DataError(f"{where}: {row} needs {name}")
     try:
         kind(**fixed).set_params(**_built(parameters))._check_parameters()
     except DeqlError as error:
