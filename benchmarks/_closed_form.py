@@ -6,6 +6,7 @@ The same formulas (:mod:`deql.rules`) and units as the library's; NumPy and torc
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +62,16 @@ class ClosedForm:
     """Models on the training part of a laboratory; the last inverse, product and Gram matrix are kept."""
 
     def __init__(self, lab: Laboratory, rank: int) -> None:
-        self.lab = lab
-        self.V = ItemGraph(lab).leading(rank)
+        self.lab, self._rank = lab, rank
         self._grams: dict[float, Tensor] = {}
         self._solved: dict[tuple[float, ...], Solved] = {}
         self._passed: dict[tuple[float, ...], LowPass] = {}
         self._fits: dict[tuple[float, ...], float] = {}
+
+    @cached_property
+    def V(self) -> Tensor:
+        """The leading eigenvectors of the item graph."""
+        return ItemGraph(self.lab).leading(self._rank)
 
     def evaluate(self, setting: Setting) -> Worth:
         return self.lab.evaluate(self.scores(setting))

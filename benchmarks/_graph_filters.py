@@ -1,14 +1,14 @@
 """GF-CF and ChebyCF made again from their formulas, for the evaluator that our models have.
 
-With U and D the counts of users and items, G = D^−½·RᵀU⁻¹R·D^−½ is the item graph, with eigenvalues from 0 to 1. A history
-x, a row of zeros and ones, is scored by
+With U and D the counts of users and items, G = D^−½·RᵀU⁻¹R·D^−½ is the item graph, with eigenvalues from 0 to 1. A
+history x, a row of zeros and ones, is scored by
 
 - GF-CF (CIKM 2021): x·G + α·x·D^−½·V·Vᵀ·D^½, where V are the 256 leading eigenvectors of G;
 - ChebyCF (SIGIR 2025): x·D^−β·( h(I − 2G) + α·V·Vᵀ )·D^β with η leading eigenvectors; h is the polynomial of order K
-  through a plateau, ½·(1 − sign(t)·|t|^φ) at t from −1 (all of the graph's σ = 1) to 1 (σ = 0).
+  through a plateau, ½·(1 − sign(t)·|t|^φ) at t = 1 − 2σ, from −1 (σ = 1) to 1 (σ = 0).
 
-The authors of ChebyCF take the plateau's values at the K + 1 extrema cos(πj/K) and interpolate them at the K + 1 zeros of
-the next Chebyshev polynomial, rounded to three digits; so does this.
+The authors of ChebyCF take the values of the plateau at the extrema cos(πj/K), rounded to three digits, and interpolate
+them at the K + 1 zeros of the next Chebyshev polynomial; so does this.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ItemGraph:
     def leading(self, k: int) -> Tensor:
         """The k leading eigenvectors, n × k: a seeded subspace, filtered by Chebyshev polynomials.
 
-        On [0, c], where c is the least of the subspace's eigenvalues, T_8 stays below 1 and grows fast above. In float64, as
-        it grows to 1e10 for the first of them.
+        On [0, c], where c is the least of the subspace's eigenvalues, T_8 stays below 1 and grows fast above. In
+        float64, as it grows to 1e10 for the first of them.
         """
         width = min(self.n, k + max(k // 4, WIDER))
         Q = torch.randn(self.n, width, generator=torch.Generator().manual_seed(0)).double().to(self.device)

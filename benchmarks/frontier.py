@@ -5,10 +5,10 @@
     python benchmarks/frontier.py search gowalla --data DIR --on line-ends            # our hyper-parameters
     python benchmarks/frontier.py filters gowalla --data DIR --on line-ends           # ChebyCF's
 
-``read`` evaluates GF-CF and ChebyCF with their authors' settings, and our rows that ``deql reproduce weak`` has with a low
-pass, on the test part or with ``--on`` on a hold-out of train. Of numbers that the authors published it exits with 1 if
-one is missed by more than 3e-4. ``search`` and ``filters`` choose by NDCG@20 and never see the test part. The hold-outs
-are the last tenth of each line of train.txt (``line-ends``), or the random tenth of each user that ``deql.tune`` takes.
+``read`` evaluates GF-CF and ChebyCF with their authors' settings, and the rows with a low pass of ``deql reproduce
+weak``, on the test part or with ``--on`` on a hold-out of train. It exits with 1 if a number that the authors published
+is missed by more than 3e-4. ``search`` and ``filters`` choose by NDCG@20 and never see the test part. Hold-outs are the
+last tenth of each line of train.txt (``line-ends``), or the random tenth of each user that ``deql.tune`` takes.
 
 Every result is a line of ``--journal`` as soon as it is there, and the same command goes on after the last one. NumPy
 and torch are enough. Our rows and ``search`` keep P dense: 40 GB of a device's memory at 41,000 items; without a device
@@ -21,12 +21,14 @@ import argparse
 import json
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from _closed_form import ClosedForm
 from _dense import Laboratory, Scores
@@ -51,11 +53,18 @@ MET = 3e-4
 
 
 class Filters:
-    """GF-CF and ChebyCF on one laboratory; the eigenvectors are found once."""
+    """GF-CF and ChebyCF on one laboratory; the eigenvectors are found once, if they are needed."""
 
     def __init__(self, lab: Laboratory, rank: int) -> None:
-        self._lab, self._graph = lab, ItemGraph(lab)
-        self._V = self._graph.leading(rank)
+        self._lab, self._rank = lab, rank
+
+    @cached_property
+    def _graph(self) -> ItemGraph:
+        return ItemGraph(self._lab)
+
+    @cached_property
+    def _V(self) -> Tensor:
+        return self._graph.leading(self._rank)
 
     def gfcf(self) -> Scores:
         return gfcf(self._lab, self._graph, self._V[:, :GFCF_RANK].contiguous())
@@ -66,37 +75,32 @@ class Filters:
 
 def read(given: argparse.Namespace, lab: Laboratory, journal: Journal) -> int:
     """The rows of the page; 1 if one of them is not what its authors published."""
-    good = True
-    names = [name for name in ("gf-cf", "chebycf") if name in given.only and (name == "gf-cf" or given.key in CHEBYCF)]
-    if any(name not in journal.results for name in names):
-        filters = Filters(lab, max(CHEBYCF[given.key]["rank"] if "chebycf" in names else 0, GFCF_RANK))
-    for name in names:
-        worth = journal.evaluate(
-            name, lambda name=name: lab.evaluate(
-                filters.gfcf() if name == "gf-cf" else filters.chebycf(**CHEBYCF[given.key])
-            )
-        )  # fmt: skip
-        if given.on == "test" and (given.key, name) in PUBLISHED:
-            apart = max(abs(a - b) for a, b in zip(worth[:2], PUBLISHED[given.key, name], strict=True))
-            good &= apart <= MET
+    settings, ours = CHEBYCF.get(given.key), dict(stored(given.key))
+    filters = Filters(lab, settings["rank"] if settings else GFCF_RANK)
+    models = ClosedForm(lab, max((row["rank"] for row in ours.values()), default=0))
+    makers: dict[str, Callable[[], Scores]] = {"gf-cf": filters.gfcf}
+    if settings:
+        makers["chebycf"] = partial(filters.chebycf, **settings)
+    makers = {name: make for name, make in makers.items() if name in given.only}
     if "deql" in given.only:
-        rows = dict(stored(given.key))
-        if any(name not in journal.results for name in rows):
-            models = ClosedForm(lab, max(setting["rank"] for setting in rows.values()))
-        for name, values in rows.items():
-            journal.evaluate(name, lambda values=values: models.evaluate(models.setting(**values)))
+        makers |= {name: partial(lambda row: models.scores(models.setting(**row)), row) for name, row in ours.items()}
+    good = True
+    for name, make in makers.items():
+        worth = journal.evaluate(name, lambda make=make: lab.evaluate(make()))
+        if given.on == "test" and (given.key, name) in PUBLISHED:
+            good &= max(abs(a - b) for a, b in zip(worth[:2], PUBLISHED[given.key, name], strict=True)) <= MET
     return 0 if good else 1
 
 
 def stored(key: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Our rows with a low pass as the library stores them; its own reader needs more than a device's machine may have."""
+    """Our rows with a low pass as the library stores them; its own reader needs more than NumPy and torch."""
     for origin, entry in tomllib.loads(CHOICES.read_text("utf-8")).get(key, {}).get(ROW, {}).items():
         if origin in ORIGINS:
-            prior = dict(part.split("=") for part in entry["prior"].removeprefix("lowpass:").split(","))
-            numbers = {name: value for name, value in entry.items() if isinstance(value, float)}
-            yield f"{ROW} ({origin})", numbers | {name: float(value) for name, value in prior.items()} | {
-                "rank": int(prior["rank"])
-            }
+            found = {name: value for name, value in entry.items() if isinstance(value, float)}
+            for part in entry["prior"].removeprefix("lowpass:").split(","):
+                name, value = part.split("=")
+                found[name] = int(value) if name == "rank" else float(value)
+            yield f"{ROW} ({origin})", found
 
 
 def search(lab: Laboratory, journal: Journal) -> int:

@@ -75,7 +75,10 @@ class TestRoundTrip:
             f"[gowalla.'{WITH_PRIOR}']\nfound = {{l2 = 1.0}}",
             f": gowalla, {re.escape(WITH_PRIOR)}, found: {re.escape(WITH_PRIOR)} needs prior$",
         ),
-        ("[gowalla.EASE]\nfound = {l2 = 1.0, prior = 'lowpass'}", ": gowalla, EASE, found: EASE has no parameter 'prior'"),
+        (
+            "[gowalla.EASE]\nfound = {l2 = 1.0, prior = 'lowpass'}",
+            ": gowalla, EASE, found: EASE has no parameter 'prior'",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(text, told):
