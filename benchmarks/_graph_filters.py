@@ -34,9 +34,10 @@ class ItemGraph:
         self.n, self.device = lab.n, lab.device
         train = lab.train
         values = np.maximum(train.sizes, 1.0)[train.users] ** -0.5 * lab.popularity[train.items] ** -0.5
-        exact = sparse(train, values, lab.device)
-        pair = exact, exact.t().to_sparse_csr()
-        self._halves = {dtype: tuple(half.to(dtype) for half in pair) for dtype in (torch.float64, torch.float32)}
+        exact = sparse(train, values, torch.device("cpu"))
+        pair = exact, exact.t().to_sparse_csr()  # not on a device: not every one can turn them
+        self._halves = {dtype: tuple(half.to(dtype).to(lab.device) for half in pair)
+                        for dtype in (torch.float64, torch.float32)}  # fmt: skip
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         forth, back = self._halves[columns.dtype]
