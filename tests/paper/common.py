@@ -10,7 +10,7 @@ from deql.io.journal import Journal
 from deql.paper.hyperparameters import Choice, own_choices, write_choices
 from deql.paper.measurement_log import MeasurementLog
 from deql.paper.paper_datasets import find_datasets
-from deql.paper.published import WEIGHTED
+from deql.paper.published import WEIGHTED, WITH_PRIOR
 from deql.paper.table_request import TableRequest
 from tests.tuning.common import market
 
@@ -24,7 +24,11 @@ SMALL = {
     "DEQL(L2+zero-diag)": {"l2": 2.0, "dropout": 0.5},
     "DEQL(L2)": {"l2": 5.0, "dropout": 0.4, "b": 0.5},
     WEIGHTED: {"l2": 1.0, "dropout": 0.4, "b": 0.5, "user_power": 0.5, "popularity_power": 0.2},
-}
+    WITH_PRIOR: {
+        "l2": 1.0, "dropout": 0.4, "b": 0.5, "user_power": 0.5, "popularity_power": 0.2,
+        "prior": "lowpass:rank=8,power_in=0.2", "prior_weight": 0.5,
+    },
+}  # fmt: skip
 """Hyper-parameters of every row of the tables."""
 
 

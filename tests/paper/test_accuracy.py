@@ -10,8 +10,9 @@ from deql.paper import accuracy
 from deql.paper.hyperparameters import Choice
 from deql.paper.measurement_log import MeasurementLog
 from deql.paper.paper_datasets import PaperDataset
-from deql.paper.published import METRICS
+from deql.paper.published import METRICS, WITH_PRIOR
 from deql.paper.table_request import TableRequest
+from deql.priors import LowPass
 
 CHOICES = [
     Choice("EASE", {"l2": 10.0}, "found", "x", {"recall@20": 0.3, "ndcg@20": 0.2}),
@@ -85,6 +86,28 @@ class TestSection:
         means = deql.evaluate(model, dataset.first.test, METRICS).means
         _, (_, [section]) = judged({"DEQL(L2)": [means[metric] for metric in METRICS]})
         assert "DEQL(L2) only with hyper-parameters chosen on the test part" in " ".join(section.remarks)
+
+    def test_what_was_chosen_on_the_ends_of_lines(self, judged, monkeypatch):
+        """A table of its own, as its validation values compare with each other alone; and the lead tells of it."""
+        ends = Choice(
+            WITH_PRIOR,
+            {"l2": 10.0, "dropout": 0.3, "b": 0.5, "prior": "lowpass:rank=8,power_in=0.2", "prior_weight": 0.5},
+            "ends", "the last tenth of each line", {"recall@20": 0.2, "ndcg@20": 0.1},
+        )  # fmt: skip
+        judged({})
+        monkeypatch.setattr("deql.paper.table_request.stored_choices", lambda data, own: [*CHOICES, ends])
+        dataset = PaperDataset("debian", "weak", None)
+        lead, [section] = accuracy.accuracy(TableRequest(MeasurementLog(Journal(None, {}, "reproduction")), [dataset]))
+        assert f"{WITH_PRIOR}, chosen on the ends of lines, has Recall@20" in lead
+        assert section.grids[1].title == "Hyper-parameters: chosen on the ends of lines"
+        model = deql.DEQL(10.0, 0.3, b=0.5, prior=LowPass(8, 0.2), prior_weight=0.5).fit(dataset.first.train)
+        means = deql.evaluate(model, dataset.first.test, METRICS).means
+        found = cells(section.grids[1], WITH_PRIOR)
+        assert (found["R@20"], found["N@20"]) == tuple(f"{means[metric]:.4f}" for metric in METRICS)
+        assert found["N@20 validation"] == "0.1000"
+        assert "prior=lowpass:rank=8,power_in=0.2 prior_weight=0.5" in found["hyper-parameters"]
+        assert "instead of towards zero" in " ".join(section.remarks)
+        assert f"{WITH_PRIOR} (line ends)" in section.figures[0].svg
 
 
 @pytest.mark.parametrize(

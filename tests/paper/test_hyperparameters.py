@@ -12,7 +12,8 @@ import deql
 from deql.datasets.public import PRESETS
 from deql.errors import DataError
 from deql.paper.hyperparameters import ORIGINS, Choice, best_of_each, read_choices, stored_choices, write_choices
-from deql.paper.published import LINEAR, METRICS, WEIGHTED
+from deql.paper.published import LINEAR, METRICS, WEIGHTED, WITH_PRIOR
+from deql.priors import LowPass
 from tests.paper.common import SMALL, found, write_small
 from tests.tuning.common import market
 
@@ -48,7 +49,7 @@ class TestRoundTrip:
         ("[gowalla]\nEASE = 80.0", ": gowalla, EASE must be a table, got 80.0$"),
         (
             "[gowalla.EASE]\nlucky = {l2 = 1.0}",
-            ": gowalla, EASE: unknown origin 'lucky': say one of found, published, ",
+            ": gowalla, EASE: unknown origin 'lucky': say one of found, ends, published, ",
         ),
         ("[gowalla.EASE]\nfound = 80.0", ": gowalla, EASE, found must be a table, got 80.0$"),
         ("[gowalla.EASE]\nfound = {b = 1.0}", ": gowalla, EASE, found: EASE has no parameter 'b': it has l2$"),
@@ -62,6 +63,22 @@ class TestRoundTrip:
         ("[gowalla.EASE]\nfound = {validation = 3}", ": gowalla, EASE, found, validation must be a table, got 3$"),
         ("[gowalla.EASE]\nfound = {validation = {x = ''}}", ": gowalla, EASE, found: x must be a number, got ''$"),
         ("[gowalla.EASE]\nfound = {source = 3}", ": gowalla, EASE, found: source must be text, got 3$"),
+        (
+            f"[gowalla.'{WITH_PRIOR}']\nfound = {{l2 = 1.0, prior = 3}}",
+            f": gowalla, {re.escape(WITH_PRIOR)}, found: prior must be text, got 3$",
+        ),
+        (
+            f"[gowalla.'{WITH_PRIOR}']\nfound = {{l2 = 1.0, prior = 'highpass'}}",
+            f": gowalla, {re.escape(WITH_PRIOR)}, found: there is no prior 'highpass'",
+        ),
+        (
+            f"[gowalla.'{WITH_PRIOR}']\nfound = {{l2 = 1.0}}",
+            f": gowalla, {re.escape(WITH_PRIOR)}, found: {re.escape(WITH_PRIOR)} needs prior$",
+        ),
+        (
+            "[gowalla.EASE]\nfound = {l2 = 1.0, prior = 'lowpass'}",
+            ": gowalla, EASE, found: EASE has no parameter 'prior'",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(text, told):
@@ -80,7 +97,7 @@ class TestStored:
             for one in several:
                 one.model(engine="memory", progress=True)._check_parameters()
                 assert one.source
-                assert (one.validation.keys() == set(METRICS)) == (one.origin == "found")
+                assert (one.validation.keys() == set(METRICS)) == (one.origin in ("found", "ends"))
 
     def test_ones_own_come_first(self, tmp_path):
         own = write_small(tmp_path, keys=["gowalla", "elsewhere"])
@@ -108,7 +125,8 @@ def test_models_are_those_of_their_rows():
     assert [row for row, model in kinds.items() if getattr(model, "zero_diagonal", False)] == ["DEQL(L2+zero-diag)"]
     assert kinds["DEQL(plain)"].l2 == 0
     for row, model in kinds.items():
-        assert {name: getattr(model, name) for name in SMALL[row]} == SMALL[row]
+        built = SMALL[row] | ({"prior": LowPass(8, 0.2)} if row == WITH_PRIOR else {})
+        assert {name: getattr(model, name) for name in SMALL[row]} == built
         assert model.engine == "memory"
 
 
@@ -135,7 +153,7 @@ class TestBestOfEach:
             self.row(0.88, l2=0.0, b=1.0, user_power=0.5),  # plain with weights: none
         ]  # fmt: skip
         chosen = {one.row: one for one in best_of_each(board, "by hand")}
-        assert list(chosen) == list(LINEAR)
+        assert list(chosen) == [row for row in LINEAR if row != WITH_PRIOR]
         assert {row: one.parameters for row, one in chosen.items()} == {
             "EASE": {"l2": 0.0}, "DLAE": {"l2": 10.0, "dropout": 0.3}, "EDLAE": {"l2": 20.0, "dropout": 0.3},
             "RLAE": {"l2": 10.0, "xi": 0.1}, "RDLAE": {"l2": 10.0, "dropout": 0.4, "xi": 0.2},
@@ -172,7 +190,7 @@ def test_a_tuning_has_what_is_needed():
 
 
 def test_origins_are_told_in_words():
-    assert list(ORIGINS) == ["found", "published", "test"]
+    assert list(ORIGINS) == ["found", "ends", "published", "test"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from deql.models.base import Recommender
 from deql.paper.hyperparameters import Choice
 from deql.paper.measurement_log import MeasurementLog, hyper_parameters, this_machine
 from deql.paper.paper_datasets import PaperDataset
+from deql.priors import LowPass
 from tests.paper.common import found
 
 
@@ -178,3 +179,16 @@ def test_a_model_without_a_solution_does_not_end_the_others(small):
     first, second = MeasurementLog(Journal(None, {}, "reproduction")).evaluate(dataset, [plain, ease])
     assert "no interactions" in first["found"]["failure"]
     assert 0 < second["found"]["recall@20"] <= 1
+
+
+class TestPriors:
+    def test_journals_from_before_priors_are_found(self):
+        model = deql.DEQL(5.0, 0.3)
+        assert not {"prior", "prior_weight"} & hyper_parameters(model).keys()
+        assert hyper_parameters(deql.DEQL(5.0, 0.3, prior_weight=0.7)) == hyper_parameters(model)
+
+    def test_models_differ_by_their_prior_and_its_weight(self):
+        models = [deql.DEQL(5.0, 0.3, prior=LowPass(rank), prior_weight=weight) for rank in (4, 8) for weight in (1, 2)]
+        keys = [json.dumps(hyper_parameters(model), sort_keys=True) for model in (deql.DEQL(5.0, 0.3), *models)]
+        assert len(set(keys)) == len(keys)
+        assert hyper_parameters(models[0])["prior"] == "lowpass:rank=4,power_in=0.5,power_out=0.5"

@@ -3,7 +3,7 @@
 import pytest
 
 from deql.datasets.public import PRESETS
-from deql.paper.published import LINEAR, METRICS, WEIGHTED, _tables, reported
+from deql.paper.published import LINEAR, METRICS, WEIGHTED, WITH_PRIOR, _tables, reported
 
 STRONG = ["games", "beauty", "gowalla-1", "ml20m", "netflix", "msd"]
 WEAK = ["amazon-book", "yelp2018", "gowalla"]
@@ -60,7 +60,7 @@ def test_cost():
 
 
 def test_rows_that_are_fitted_are_those_of_the_paper_and_three_more():
-    assert set(LINEAR) - set(FITTED) == {"RLAE", "RDLAE", WEIGHTED}
+    assert set(LINEAR) - set(FITTED) == {"RLAE", "RDLAE", WEIGHTED, WITH_PRIOR}
 
 
 def test_what_is_returned_can_be_changed_and_what_is_not_there_is_empty():

@@ -13,7 +13,7 @@ from deql.paper.document import Figure, Section, capitalised
 from deql.paper.hyperparameters import ORIGINS, Choice, Origin
 from deql.paper.measurement_log import Record
 from deql.paper.paper_datasets import PaperDataset
-from deql.paper.published import HEADS, LINEAR, METRICS, NAMES, WEIGHTED, reported
+from deql.paper.published import HEADS, LINEAR, METRICS, NAMES, WEIGHTED, WITH_PRIOR, reported
 from deql.paper.table_request import MetricRow, TableRequest, metric_grid
 from deql.plotting import plots
 from deql.plotting.plots import Labels
@@ -26,14 +26,20 @@ MET = 0.0002
 
 _WORDS: dict[Origin, str] = {
     "found": "with hyper-parameters chosen on validation data",
+    "ends": "with hyper-parameters chosen on the ends of lines",
     "published": "with the published hyper-parameters",
     "test": "only with hyper-parameters chosen on the test part",
 }
+
+_VALIDATED: tuple[Origin, ...] = ("found", "ends")
+"""Origins that have values on validation data."""
 
 Paper = dict[str, list[float]]
 
 _OURS, _THEIRS = 0, 7
 """Numbers of colours."""
+
+_ENDS = " (line ends)"
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def _grid(origin: Origin, results: Sequence[_Result], paper: Paper) -> Grid:
     rows = [MetricRow(one.choice.row, one.choice.words, one.values) for one in ordered]
     # What was chosen on the test part is no result, so none of it is the best.
     grid = metric_grid(f"Hyper-parameters: {ORIGINS[origin]}", rows, paper, mark_best=origin != "test")
-    if origin == "found":
+    if origin in _VALIDATED:
         grid.header.extend(f"{short} validation" for short in HEADS.values())
         for (_, cells), one in zip(grid.rows, ordered, strict=True):
             cells.extend(Cell(number(one.choice.validation.get(metric, math.nan))) for metric in METRICS)
@@ -105,8 +111,11 @@ def _grid(origin: Origin, results: Sequence[_Result], paper: Paper) -> Grid:
 
 def _summary(dataset: PaperDataset, results: Sequence[_Result], paper: Paper) -> str:
     """What the row is worth that validation data would take, in one sentence."""
-    # The row is chosen as its hyper-parameters are: by what it was worth on validation data.
-    found = [one for one in results if one.choice.origin == "found" and METRICS[1] in one.choice.validation]
+    # The row is chosen as its hyper-parameters are: by what it was worth on validation data. Those of different kinds
+    # cannot be compared, and where the ends of lines were looked at, it is because the test part goes on with them.
+    known = [one for one in results if METRICS[1] in one.choice.validation]
+    found = next((several for origin in reversed(_VALIDATED)
+                  if (several := [one for one in known if one.choice.origin == origin])), [])  # fmt: skip
     if not found:
         return f"{dataset.label}: no row was chosen on validation data."
     top = max(found, key=lambda one: one.choice.validation[METRICS[1]])
@@ -187,6 +196,11 @@ def _identities(results: Sequence[_Result]) -> list[str]:
             f"{WEIGHTED} is not in the paper: users count |u|^(−user_power) in the Gram matrix, and scores are divided "
             "by count^popularity_power."
         )
+    if any(one.choice.row == WITH_PRIOR for one in results):
+        remarks.append(
+            f"Nor is {WITH_PRIOR}: there the share prior_weight of l2 pulls towards the ideal low pass of the graph of "
+            "users and items instead of towards zero."
+        )
     return remarks
 
 
@@ -201,7 +215,7 @@ def _sources(choices: Sequence[Choice]) -> list[str]:
 
 def _figures(dataset: PaperDataset, results: Sequence[_Result], paper: Paper) -> list[Figure]:
     """A dot for each row as measured, within its standard error, and one for each row of the paper not fitted here."""
-    found = [one for one in results if one.choice.origin == "found"]
+    found = [one for one in results if one.choice.origin in _VALIDATED]
     if not found:
         return []
     drawn = []
@@ -210,9 +224,10 @@ def _figures(dataset: PaperDataset, results: Sequence[_Result], paper: Paper) ->
                   for row, value in paper.items() if row not in LINEAR}  # fmt: skip
         for one in found:
             here, error = one.values[place], np.nan_to_num(one.errors[place])
-            values[one.choice.row] = (here, here - error, here + error)
+            name = one.choice.row + _ENDS * (one.choice.origin == "ends")
+            values[name] = (here, here - error, here + error)
         ordered = dict(sorted(values.items(), key=lambda entry: -entry[1][0]))
-        colours = [_OURS if row in LINEAR else _THEIRS for row in ordered]
+        colours = [_OURS if row.removesuffix(_ENDS) in LINEAR else _THEIRS for row in ordered]
         name, shown = f"{dataset.key}-{page.anchor(metric)}", NAMES[metric]
         svg = plots.intervals(Labels(name, f"{shown} on {dataset.label}", shown), ordered, colours)
         drawn.append(Figure(svg, f"{shown} on the test part of {dataset.label}: ours with hyper-parameters chosen on "

@@ -20,7 +20,7 @@ from deql.paper.document import Figure, Section
 from deql.paper.hyperparameters import Choice
 from deql.paper.measurement_log import MeasurementLog, Record, describe_threads
 from deql.paper.paper_datasets import PaperDataset
-from deql.paper.published import LINEAR, WEIGHTED, reported
+from deql.paper.published import LINEAR, WEIGHTED, WITH_PRIOR, reported
 from deql.paper.subprocess_fit import fit_in_subprocess
 from deql.paper.table_request import TableRequest
 from deql.plotting import plots
@@ -242,7 +242,9 @@ def _remarks(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> 
     else:
         remarks.append(f"Computed by the engine {' and '.join(engines)}.")
     cores = _span([one.took.cores for one in costs])
-    longer = f"; {WEIGHTED} weighs users, too, and may take longer" * any(one.choice.row == WEIGHTED for one in costs)
+    fitted = {one.choice.row for one in costs}
+    longer = f"; {WEIGHTED} weighs users, too, and may take longer" * (WEIGHTED in fitted)
+    longer += f"; {WITH_PRIOR} also has eigenvectors to find, and their product with P" * (WITH_PRIOR in fitted)
     remarks.append(
         f"Once there is an inverse, rows differ in two vectors only, so that they should take equally long{longer}. "
         "How far times differ from fit to fit was not measured. On average rows had "

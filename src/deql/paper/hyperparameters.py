@@ -16,20 +16,26 @@ from deql.errors import DataError, DeqlError, reason
 from deql.linalg.planner.choose import ENGINE_KEYS, engine_from_config
 from deql.models import DEQL, DLAE, EASE, EDLAE, RDLAE, RLAE
 from deql.models.linear import LinearAutoencoder
-from deql.paper.published import LINEAR, METRICS, WEIGHTED
+from deql.paper.published import LINEAR, METRICS, WEIGHTED, WITH_PRIOR
+from deql.priors.specs import parse_prior
 
 __all__ = [
     "ORIGINS", "Choice", "best_of_each", "merged", "own_choices", "read_choices", "stored_choices", "write_choices",
 ]  # fmt: skip
 
-Origin = Literal["found", "published", "test"]
+Origin = Literal["found", "ends", "published", "test"]
 
 ORIGINS: dict[Origin, str] = {
     "found": "chosen on validation data",
+    "ends": "chosen on the ends of lines",
     "published": "published choice",
     "test": "chosen on the test part",
 }
-"""Where hyper-parameters come from. The last kind shows what a published number takes, and is no result."""
+"""Where hyper-parameters come from; see docs/reproducing.md.
+
+Validation data are drawn at random, or they are the last tenth of each line of the file, where lines keep an order that
+the test part goes on with. The last kind shows what a published number takes, and is no result.
+"""
 
 _KINDS: dict[str, tuple[type[LinearAutoencoder], dict[str, Any], list[str]]] = {
     "EASE": (EASE, {}, ["l2"]),
@@ -41,6 +47,7 @@ _KINDS: dict[str, tuple[type[LinearAutoencoder], dict[str, Any], list[str]]] = {
     "DEQL(L2+zero-diag)": (DEQL, {"zero_diagonal": True}, ["l2", "dropout"]),
     "DEQL(L2)": (DEQL, {}, ["l2", "dropout", "b"]),
     WEIGHTED: (DEQL, {}, ["l2", "dropout", "b", "user_power", "popularity_power"]),
+    WITH_PRIOR: (DEQL, {}, ["l2", "dropout", "b", "user_power", "popularity_power", "prior", "prior_weight"]),
 }
 """Of each row the model, what is fixed of it, and what is chosen."""
 
@@ -54,7 +61,8 @@ class Choice:
     row : str
         A name of :data:`~deql.paper.published.LINEAR`.
     parameters : dict
-    origin : {"found", "published", "test"}
+        Numbers; ``prior`` as people type it.
+    origin : {"found", "ends", "published", "test"}
     source : str
         In words, where they come from.
     validation : dict
@@ -62,7 +70,7 @@ class Choice:
     """
 
     row: str
-    parameters: dict[str, float]
+    parameters: dict[str, Any]
     origin: Origin
     source: str = ""
     validation: dict[str, float] = field(default_factory=dict)
@@ -78,7 +86,7 @@ class Choice:
         kind, fixed, _ = _KINDS[self.row]
         own = {name: value for name, value in changed.items() if name not in ENGINE_KEYS}
         engine = engine_from_config({name: value for name, value in changed.items() if name in ENGINE_KEYS})
-        return kind(**fixed | self.parameters | own, engine=engine)
+        return kind(**fixed | _built(self.parameters) | own, engine=engine)
 
     @property
     def words(self) -> str:
@@ -89,7 +97,15 @@ class Choice:
         >>> Choice("DEQL(plain)", {"dropout": 0.7, "b": 1.0}, "found").words
         'dropout=0.7 b=1'
         """
-        return " ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return " ".join(
+            f"{name}={value if isinstance(value, str) else format(value, 'g')}"
+            for name, value in self.parameters.items()
+        )
+
+
+def _built(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as models take them."""
+    return {name: parse_prior(value) if name == "prior" else value for name, value in parameters.items()}
 
 
 def stored_choices(data: str, own: Path | None = None) -> list[Choice]:
@@ -158,18 +174,20 @@ def _choice(row: str, origin: Origin, entry: Any, where: str) -> Choice:
     parameters = dict(_table(entry, where))
     source = parameters.pop("source", "")
     validation = _numbers(_table(parameters.pop("validation", {}), f"{where}, validation"), where)
-    parameters = _numbers(parameters, where)
-    if not isinstance(source, str):
-        raise DataError(f"{where}: source must be text, got {source!r}")
+    for name, value in {"source": source, "prior": parameters.get("prior", "")}.items():
+        if not isinstance(value, str):
+            raise DataError(f"{where}: {name} must be text, got {value!r}")
+    parameters |= _numbers({name: value for name, value in parameters.items() if name != "prior"}, where)
     kind, fixed, chosen = _KINDS[row]
     allowed = [*chosen, *(["b"] if fixed.get("zero_diagonal") else [])]
     for name in parameters:
         if name not in allowed:
             raise DataError(f"{where}: {row} has no parameter {name!r}: it has {', '.join(allowed)}")
-    if chosen[0] not in parameters:
-        raise DataError(f"{where}: {row} needs {chosen[0]}")
+    for name in (chosen[0], *(["prior"] if "prior" in chosen else [])):
+        if name not in parameters:
+            raise DataError(f"{where}: {row} needs {name}")
     try:
-        kind(**fixed).set_params(**parameters)._check_parameters()
+        kind(**fixed).set_params(**_built(parameters))._check_parameters()
     except DeqlError as error:
         raise DataError(f"{where}: {error}") from None
     return Choice(row, parameters, origin, source, validation)

@@ -24,6 +24,7 @@ from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
 from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import METRICS
+from deql.priors.specs import prior_spec
 
 __all__ = ["MeasurementLog", "Record", "describe_threads", "hyper_parameters", "this_machine"]
 
@@ -57,6 +58,9 @@ def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
     """
     arithmetic = as_engine(model.engine).config.get("arithmetic")
     own = {name: value for name, value in model.get_params().items() if name not in EXECUTION_PARAMETERS | {"engine"}}
+    prior, weight = (own.pop(name, None) for name in ("prior", "prior_weight"))
+    if prior is not None:  # journals are older than priors, and without one its weight means nothing
+        own |= {"prior": prior_spec(prior), "prior_weight": weight}
     # Journals have called it so from the beginning.
     return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})
 

@@ -145,7 +145,9 @@ def _warm_up(model: LinearAutoencoder, engine: Engine, train: Interactions) -> N
         np.array(part, kind) for part, kind in zip(([0, 2, 3], [0, 1, 0], [1, 1, 1]), types, strict=True)
     )
     small = Interactions(csr_array((values, indices, indptr), shape=(2, 2)), np.arange(2), np.arange(2))
-    type(model)(**model.get_params() | {"engine": engine.without_folder(), "progress": False}).fit(small)
+    # A prior may ask for more than two items have.
+    changed = {"engine": engine.without_folder(), "progress": False, "prior": None}
+    type(model)(**model.get_params() | changed).fit(small)
 
 
 def _cuda(name: str | None) -> Any:
