@@ -43,7 +43,8 @@ _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and t
 Errors are `{"error": {"code": …, "message": …}}`; codes do not change between versions. An item is named by its id:
 an integer where the model's ids are integers, else text. `b`, `zero_diagonal`, `popularity_power` and, where there is
 a prior, `prior_weight` may be given with any question: they make another model on the same inverse, for that request.
-`model` names one of the models where there are several; the header `X-Model-Checksum` of an answer, be it an error, says which one was asked."""
+`model` names one of the models where there are several; the header `X-Model-Checksum` of an answer, be it an error,
+says which one was asked."""
 
 RuleInQuery = Annotated[schemas.RuleQuery, InQuery()]
 ModelInQuery = Annotated[schemas.ModelQuery, InQuery()]

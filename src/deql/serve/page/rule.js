@@ -38,7 +38,9 @@ export function sliders(own, scale, { dropout = 0, xi = null }) {
   });
 
   const alpha = moves("alpha", "popularity power α", own.popularity_power, POWERS, [[0, "popular"], [1, "rare"]]);
-  const prior = "prior_weight" in own ? moves("prior", "prior’s weight", own.prior_weight, WEIGHTS, [[1, "1"]]) : null;
+  const weight = own.prior_weight;
+  const prior = weight === undefined
+    ? null : moves("prior", "prior’s weight", weight, WEIGHTS, [[1, short(Math.max(WEIGHTS[1], weight))]]);
   if (prior) home.classList.add("with-prior");
 
   const zero = el("input", { type: "checkbox", id: "zero", role: "switch" });
