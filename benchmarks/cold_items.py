@@ -141,7 +141,8 @@ def fitted(train: deql.Interactions, l2: float, prior: Any = None, prior_weight:
 def movies(folder: Path) -> tuple[deql.Interactions, pl.DataFrame, dict[str, str]]:
     data = deql.read_interactions(folder / "ratings.csv", user="userId", item="movieId")
     year = pl.col("title").str.extract(r"\((\d{4})\)\s*$").cast(pl.Float64).alias("year")
-    return data, pl.read_csv(folder / "movies.csv").with_columns(year), {"title": "text"}
+    table = pl.read_csv(folder / "movies.csv").with_columns(year)
+    return data, table.filter(pl.col("movieId").is_in(data.items.tolist())), {"title": "text"}
 
 
 def debian() -> tuple[deql.Interactions, pl.DataFrame, dict[str, str]]:
