@@ -3,7 +3,7 @@
 With ``--model`` and $DEQL_DATA/gowalla (LightGCN's split: a line is a user, then its items) the model is that file, or
 EASE(l2=80), fitted and kept there first; the histories are the first 50 items of users who have as many, another user
 in each request. Otherwise P is made up (a diagonal and a few factors, so that it is positive definite), and so are the
-histories.
+histories. ``--prior RANK`` gives that model a prior of so many made-up factors.
 
 The load comes from one process on the same machine. Every answer must have status 200 and k items; one of 50 is
 compared with what the library says, items, scores and reasons to the last bit. A reload renames another file to the
@@ -36,6 +36,7 @@ from _server import Memory, Server, serving
 
 K = 20
 HISTORY = 50
+PRIOR_WEIGHT = 0.2
 REASONS = 40
 """What the page asks for with each item."""
 
@@ -79,12 +80,31 @@ def made_up_model(n: int, generator: np.random.Generator) -> Any:
     return model
 
 
-def save_models(given: Path | None, data: Path | None, items: int, folder: Path, generator: np.random.Generator) -> Any:
+def made_up_prior(model: Any, rank: int, generator: np.random.Generator) -> Any:
+    """The same model with a prior as a low pass is: columns of length about 1, less of the later ones in scores."""
+    import deql
+    from deql.models.fitted_prior import FittedPrior
+    from deql.priors.prior import PriorWeights
+
+    n, counts = len(model.items_), model.item_counts_.astype(np.float64)
+    V = generator.standard_normal((n, rank), np.float32) * np.float32(n**-0.5)
+    U = (V * np.arange(1, rank + 1, dtype=np.float32) ** -0.5) * (counts**-0.3)[:, None].astype(np.float32)
+    weights = PriorWeights(U, V, 10.0 * counts**0.5, np.zeros(n))
+    return model._with_prior(
+        deql.priors.LowPass(rank), FittedPrior.of(weights, model.precision_), prior_weight=PRIOR_WEIGHT
+    )
+
+
+def save_models(
+    given: Path | None, data: Path | None, items: int, prior: int, folder: Path, generator: np.random.Generator
+) -> Any:
     """Two model files that share P: the one to begin with, and the one to reload, which has another b."""
     import deql
 
     if data is None:
         model = made_up_model(items, generator)
+        if prior:
+            model = made_up_prior(model, prior, generator)
     else:
         assert given is not None
         if not given.exists():
@@ -211,6 +231,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Put deql serve under load.")
     parser.add_argument("--model", type=Path, help="file of a model of Gowalla; fitted if it is not there")
     parser.add_argument("--items", type=int, help="a made-up model of so many items instead")
+    parser.add_argument("--prior", type=int, default=0, metavar="RANK", help="a prior of this rank, made up, too")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each run")
     parser.add_argument("--reloads", type=int, default=5, help="during one run more; 0 leaves it out")
     parser.add_argument(
@@ -227,7 +248,7 @@ def main() -> int:
     histories = read_histories(data, generator) if real else made_up_histories(n, generator)
     with TemporaryDirectory(dir=options.folder) as given:
         folder = Path(given)
-        files = save_models(options.model, data if real else None, n, folder, generator)
+        files = save_models(options.model, data if real else None, n, options.prior, folder, generator)
         bodies, model = {}, folder / "model.deql"
         for kind, extra in ((PLAIN, {}), (EXPLAINED, {"explain": REASONS})):
             asked = [json.dumps({"histories": [row], "k": K, **extra}) for row in histories.tolist()]
@@ -238,9 +259,9 @@ def main() -> int:
         with serving(model, folder / "log.jsonl", options.options) as server:
             runs = run_all(server, bodies, options, swaps)
         wrong = {label: wrong_answers(run, histories, files) for label, run in runs.items()}
-    return tell(
-        runs, wrong, options.explain_connections, "a model of Gowalla" if real else f"a made-up model of {n:,} items"
-    )
+    prior = f" and a prior of rank {options.prior}" if options.prior else ""
+    what = "a model of Gowalla" if real else f"a made-up model of {n:,} items{prior}"
+    return tell(runs, wrong, options.explain_connections, what)
 
 
 def tell(runs: dict[str, Run], wrong: dict[str, int], both: int, model: str) -> int:

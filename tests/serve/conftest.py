@@ -14,13 +14,17 @@ from tests.serve.browsing import CHROMIUM, CURVE, FIRST, NAMES, behind, settle
 
 
 @pytest.fixture(scope="module")
-def model():
+def shopping():
     generator = np.random.default_rng(3)
     taste = generator.random((4, len(NAMES))) ** 3
     chance = taste[generator.integers(0, 4, 120)] * np.linspace(0.4, 1.2, len(NAMES))
     users, items = np.nonzero(generator.random(chance.shape) < chance)
-    data = deql.Interactions.from_pairs([f"u{u}" for u in users], np.array(NAMES, object)[items])
-    return deql.DEQL(l2=1.0, dropout=0.3, b=0.25).fit(data)
+    return deql.Interactions.from_pairs([f"u{u}" for u in users], np.array(NAMES, object)[items])
+
+
+@pytest.fixture(scope="module")
+def model(shopping):
+    return deql.DEQL(l2=1.0, dropout=0.3, b=0.25).fit(shopping)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -15,6 +16,7 @@ import deql
 pytest.importorskip("fastapi", reason="the service needs the extra serve")
 pytest.importorskip("prometheus_client", reason="the service needs the extra serve")
 
+from deql.serve.answers import _parts
 from deql.serve.api import create_app
 from deql.serve.rehearsal import rehearse
 from deql.serve.serving_model import ModelHolder, ServingModel
@@ -419,6 +421,45 @@ def test_nobody_waits_for_a_long_body_of_errors(api):
         began = time.process_time()
         assert api.ask("POST", "/recommend", body)[1]["error"]["code"] == "invalid_request"
         assert time.process_time() - began < 0.5
+
+
+@pytest.fixture(scope="module")
+def with_prior(toy):
+    thin = np.random.default_rng(3).random((2, toy.n_items, 2))
+    return deql.DEQL(1.0, **BASE, prior=(thin[0], thin[1]), prior_weight=0.3).fit(toy).quantize_rows()
+
+
+def test_the_weight_of_a_prior_is_part_of_the_rule(with_prior):
+    api = asker(ServingModel(with_prior, "c0ffee", ["tea"]))
+    _, told = api.ask("GET", "/model")
+    assert told["rule"]["prior_weight"] == 0.3
+    assert told["prior"].startswith("Matrix(")
+    for change in ({}, {"prior_weight": 0}, {"prior_weight": 0.9, "b": 2.0}):
+        other = with_prior.with_rule(**change)
+        _, answer = api.ask("POST", "/recommend", {"histories": [["egg"]]} | change)
+        assert listed(answer) == plain(other.recommend([["egg"]]))
+        _, answer = api.ask("POST", "/explain", {"history": ["egg", "jam"], "item": "oat"} | change)
+        assert answer["score"] == sum(part["value"] for part in answer["parts"])
+        assert answer["score"] == other.explain(["egg", "jam"], "oat").score
+    for wrong in (-0.1, "0.5", True):
+        assert api.ask("POST", "/recommend", {"histories": [["egg"]], "prior_weight": wrong})[0] == 422
+
+
+def test_without_a_prior_there_is_no_weight_to_change(api):
+    status, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "prior_weight": 0.5})
+    assert (status, answer["error"]["code"]) == (422, "no_prior")
+    assert api.ask("GET", "/model")[1]["prior"] is None
+
+
+def test_features_that_items_share_are_told(model):
+    class Part(NamedTuple):
+        item: str
+        value: float
+        shared: tuple[str, ...]
+
+    parts = [Part("egg", 1.0, ("red", "round")), Part("jam", 0.5, ())]
+    told = _parts(ServingModel(model), parts)
+    assert told == [{"item": "egg", "value": 1.0, "shared": ["red", "round"]}, {"item": "jam", "value": 0.5}]
 
 
 def test_the_model_is_told(api, model):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import deql
-from tests.serve.browsing import CURVE, FIRST, best, chips, listed
+from tests.serve.browsing import CURVE, FIRST, NAMES, best, chips, listed
 
 pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
 pytest.importorskip("uvicorn", reason="the page is tested on a real server")
@@ -156,3 +157,28 @@ def test_the_curve_follows_the_diagonal_and_fades_where_nobody_measured(visit, s
     with visit() as page:
         assert faded(page)
         assert page.locator("#curve-says").inner_text().startswith("Measured with l2 20: this model, with 1,")
+
+
+@pytest.fixture
+def with_prior(shopping):
+    thin = np.random.default_rng(8).random((2, len(NAMES), 3))
+    return deql.DEQL(l2=1.0, dropout=0.3, b=0.25, prior=(thin[0], thin[1]), prior_weight=0.4).fit(shopping)
+
+
+def test_a_priors_weight_has_a_slider(visit, serving, with_prior):
+    serving(with_prior, FIRST)
+    with visit("/#h=egg&k=5&prior=0.9") as page:
+        assert listed(page) == best(with_prior, ["egg"], k=5, prior_weight=0.9)
+        assert page.locator("#prior").get_attribute("aria-valuetext") == "0.90"
+        page.locator("#prior").press("Home")
+        assert listed(page) == best(with_prior, ["egg"], k=5, prior_weight=0.0)
+        page.locator("#reset").click()
+        assert page.locator("#prior").get_attribute("aria-valuetext") == "0.40, the model’s own"
+        assert listed(page) == best(with_prior, ["egg"], k=5)
+        assert "Matrix(" in page.locator("#model").inner_text()
+
+
+def test_a_model_without_a_prior_has_no_slider_for_it(visit, model):
+    with visit("/#h=egg&k=5&prior=0.9") as page:
+        assert page.locator("#prior").count() == 0
+        assert listed(page) == best(model, ["egg"], k=5)

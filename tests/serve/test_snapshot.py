@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+import deql
 from deql.errors import ModelFileError, ParameterError
 from deql.io.model_file import checksum
 from deql.models import load
@@ -96,7 +97,7 @@ def test_what_is_in_memory_is_sealed(model, monkeypatch):
 
 
 def test_without_rows_it_is_served_too(model, monkeypatch, caplog):
-    def cannot(precision, buffer):
+    def cannot(precision, buffer, right):
         raise ParameterError("no rows can be made of this P")
 
     monkeypatch.setattr(QuantisedRows, "fill", cannot)
@@ -159,3 +160,34 @@ def test_a_file_that_changes_while_it_is_copied(model, monkeypatch):
     with pytest.raises(ModelFileError, match="cut short"):
         snapshot.take(model)
     assert time.monotonic() < began + 5
+
+
+def test_rows_of_a_prior_go_with_those_of_p(tmp_path, toy):
+    thin = np.random.default_rng(3).random((2, toy.n_items, 2))
+    fitted = deql.EASE(1.0, prior=(thin[0], thin[1])).fit(toy)
+    expected = fitted.recommend([["tea"], ["egg", "jam"]], k=3)
+    plain, kept = tmp_path / "plain.deql", tmp_path / "kept.deql"
+    fitted.save(plain)
+    fitted.save(kept, quantized_rows=True)
+    for path, files in ((plain, ["model", "rows"]), (kept, ["model"])):
+        copy = snapshot.take(path)
+        try:
+            assert list(copy.files) == files
+            served = load(snapshot.path_of(copy.files["model"]), verify=False)
+            if "rows" in copy.files:
+                snapshot.attach_rows(served, copy.files["rows"])
+            assert served.quantized_rows_.hold(served.prior_.right)
+            found = served.recommend([["tea"], ["egg", "jam"]], k=3)
+            assert (found.ids.tolist(), found.scores.tobytes()) == (expected.ids.tolist(), expected.scores.tobytes())
+        finally:
+            del served
+            gc.collect()
+            copy.close()
+
+
+def test_of_a_dense_prior_there_are_no_rows(tmp_path, toy, caplog):
+    deql.EASE(1.0, prior=np.ones((toy.n_items, toy.n_items))).fit(toy).save(tmp_path / "dense.deql")
+    copy = snapshot.take(tmp_path / "dense.deql")
+    copy.close()
+    assert list(copy.files) == ["model"]
+    assert "rows_left_out" in caplog.messages

@@ -13,7 +13,6 @@ from deql.cli.output import file_size, print_json
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.models import load
-from deql.models.linear import LinearAutoencoder
 
 __all__ = ["add_items"]
 
@@ -26,6 +25,7 @@ def add_items(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Model file to write; may be the one that is read.")
     ] = None,
+    item: Annotated[str | None, typer.Option(help="The table's column of items; else guessed.")] = None,
     json: AsJson = False,
 ) -> None:
     """Put new items into a model that was fitted with item features. No fit."""
@@ -33,11 +33,14 @@ def add_items(
         raise ParameterError(f"say with -o where to save the model: -o {model_file} replaces it, whole or not at all")
     check_outputs(out, inputs=[features])
     model: Any = load(model_file)
-    if not isinstance(model, LinearAutoencoder):
+    prior = getattr(model, "prior_", None)
+    if prior is None or prior.features is None:
         kind = type(model).__name__
-        raise ParameterError(f"{model_file} is a {kind}, which knows no features: fit with --item-features FILE")
+        raise ParameterError(
+            f"{model_file} is a {kind} without features to place new items by: fit it with --item-features FILE"
+        )
     before = len(model.items_)
-    model.add_items(features)
+    model.add_items(features, item=item)
     model.save(out, quantized_rows=model.quantized_rows_ is not None)
     added, items = len(model.items_) - before, len(model.items_)
     if json:

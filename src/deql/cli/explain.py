@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from deql.cli.items import find_item, item_facts, parse_history, title_of
 from deql.cli.options import AsJson, ModelFile
 from deql.cli.output import console, explanation_table, print_json, say
 from deql.models import load
+from deql.ranking.explanations import Contribution
 
 __all__ = ["explain"]
 
@@ -31,7 +32,13 @@ def explain(
     if json:
         print_json({
             **item_facts(model, why.item), "score": why.score, "rest": why.rest, "from_popularity": not why.parts,
-            "parts": [item_facts(model, part.item) | {"value": part.value} for part in why],
+            "parts": [_part_facts(model, part) for part in why],
         })  # fmt: skip
     else:
         console().print(explanation_table(why, lambda item: title_of(model, item)))
+
+
+def _part_facts(model: Any, part: Contribution) -> dict[str, Any]:
+    """A part for machines, with the features that its item shares with the explained one if there are any."""
+    shared = {"shared": list(part.shared)} if part.shared else {}
+    return item_facts(model, part.item) | {"value": part.value} | shared

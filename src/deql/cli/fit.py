@@ -97,9 +97,9 @@ def fit(
             f"{interactions.n_interactions:,} interactions")  # fmt: skip
     tiles = engines.tiles(out)
     if out is None or dry_run:
-        catalogue = interactions if estimator.prior is None else estimator.prior.with_items(interactions)
-        planned = engines.planned(catalogue, dtype, tiles) | {"prior_rank": planned_rank(estimator, catalogue)}
-        plan, prior = deql.plan(**planned), planned_words(estimator, interactions, catalogue)
+        catalogue = estimator._catalogue(interactions)
+        plan = deql.plan(**engines.planned(catalogue, dtype, tiles), prior_rank=planned_rank(estimator, catalogue))
+        prior = planned_words(estimator, interactions, catalogue)
         if json:
             print_json(plan.to_dict() | ({} if prior is None else {"prior": prior}))
         else:

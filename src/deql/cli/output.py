@@ -117,16 +117,32 @@ def curve_table(
 
 def explanation_table(why: Explanation, called: Callable[[Any], str] = str) -> Table | Group:
     """The parts of a score as a table with bars; ``called`` gives the title of an item."""
-    largest = max((abs(part.value) for part in why), default=0.0)
+    largest, shares = max((abs(part.value) for part in why), default=0.0), any(part.shared for part in why)
 
     def drawn(value: float) -> Text:
-        return Text(bar(abs(value), 0.0, largest, 24) if value else "", "green" if value >= 0 else "red")
+        return Text(
+            bar(abs(value), 0.0, largest, 12 if shares else 24) if value else "", "green" if value >= 0 else "red"
+        )
 
-    rows = [(called(part.item), f"{part.value:+.4f}", drawn(part.value)) for part in why]
+    rows = [(called(part.item), f"{part.value:+.4f}", drawn(part.value), _shares(part.shared)) for part in why]
     if why.rest:
-        rows.append(("everything else", f"{why.rest:+.4f}", Text("")))
-    rows.append((f"score of {called(why.item)}", f"{why.score:+.4f}", Text("")))
-    return rich_table(f"Why {called(why.item)}?", ["because of", "adds", ""], rows)
+        rows.append(("everything else", f"{why.rest:+.4f}", Text(""), ""))
+    rows.append((f"score of {called(why.item)}", f"{why.score:+.4f}", Text(""), ""))
+    columns = ["because of", "adds", "", ""]
+    if not shares:
+        columns, rows = columns[:3], [row[:3] for row in rows]
+    return rich_table(f"Why {called(why.item)}?", columns, rows)
+
+
+def _shares(names: Sequence[str]) -> str:
+    """What two items have in common.
+
+    Examples
+    --------
+    >>> _shares(["genre Comedy", "similar plot"]), _shares([])
+    ('shares genre Comedy, similar plot', '')
+    """
+    return f"shares {', '.join(names)}" if names else ""
 
 
 def file_size(path: Path) -> str:

@@ -14,8 +14,9 @@ from deql.cli.output import option_name
 from deql.data import Interactions
 from deql.errors import ParameterError
 from deql.models import load
+from deql.models.fitted_prior import FittedPrior
 from deql.priors.feature_basis import RANK as MOST_FEATURES
-from deql.priors.low_pass import RANK as DEFAULT_RANK
+from deql.priors.low_pass import _RANK as DEFAULT_RANK
 from deql.priors.specs import features_of, parse_prior, prior_file, prior_kind
 
 __all__ = ["PriorOptions", "fitted_facts", "fitted_words", "planned_rank", "planned_words"]
@@ -73,7 +74,7 @@ def fitted_words(model: Any) -> str | None:
     if (fitted := getattr(model, "prior_", None)) is None:
         return None
     n = len(model.items_)
-    size = f"{n:,} × {n:,} weights" if fitted.right is None else f"rank {fitted.right.shape[1]:,}"
+    size = f"{n:,} × {n:,} weights" if fitted.right is None else f"rank {_rank(fitted):,}"
     return f"the prior, {_WORDS[prior_kind(model.prior)]}, has {size}: {model.prior_weight:g} of the ridge pulls to it"
 
 
@@ -81,15 +82,20 @@ def fitted_facts(model: Any, data: Interactions) -> dict[str, Any]:
     """The same for machines: rank, items that only the prior knows and, of features, items without any."""
     if (fitted := getattr(model, "prior_", None)) is None:
         return {}
-    facts: dict[str, Any] = {"rank": fitted.left.shape[1], "further_items": len(model.items_) - data.n_items}
+    facts: dict[str, Any] = {"rank": _rank(fitted), "further_items": len(model.items_) - data.n_items}
     if fitted.features is not None:
         filled = np.diff(fitted.features.features.indptr)[: data.n_items]
         facts["items_without_features"] = int((filled == 0).sum())
     return {"prior": facts}
 
 
+def _rank(fitted: FittedPrior) -> int:
+    """The rank of W₀, whose factors are twice as wide where there are cold items."""
+    return int((fitted.left if fitted.features is None else fitted.features.basis).shape[1])
+
+
 def planned_rank(model: Any, data: Interactions) -> int:
-    """How many columns the factors of a model's prior will have at most; 0 if it has none."""
+    """The rank of a model's prior, at most; 0 if it has none."""
     if (prior := getattr(model, "prior", None)) is None:
         return 0
     other = getattr(prior, "other", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from deql._system.describe import own_first
@@ -56,6 +57,9 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
     words = [model._display_name]
     defaults = {field.name: field.default for field in spec_fields(model)} | _prior_defaults(model)
     for name, value in parameters(model).items():
+        if name == "prior":  # of a file the name will do
+            kind, _, file = value.partition(":")
+            value = f"{kind}:{PurePath(file).name}" if file else kind
         if value != defaults.get(name) or name in shown:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             words.append(name if value is True else f"{name}={value:.6g}" if number else f"{name}={value}")
@@ -139,7 +143,8 @@ def fit_and_evaluate(
 ) -> dict[str, Evaluation]:
     """Fit copies of the models and evaluate them: one inverse and one pass for all that share P.
 
-    The inverses are made and let go one after the other, so that memory is that of one.
+    The inverses are made and let go one after the other, so that memory is that of one; so are, for models that share
+    P, the products of P with their priors.
 
     Parameters
     ----------
@@ -170,7 +175,8 @@ def fit_and_evaluate(
     for names in sharing(models):
         if tell is not None:
             tell(", ".join(names))
-        found |= evaluate(_fit_together([models[name] for name in names], names, train), target, metrics)
+        for fitted in _fit_together([models[name] for name in names], names, train):
+            found |= evaluate(fitted, target, metrics)
     return {name: found[name] for name in models}
 
 
@@ -189,19 +195,29 @@ def sharing(models: Mapping[str, Recommender]) -> Iterator[list[str]]:
     yield from groups.values()
 
 
-def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: Interactions) -> dict[str, Recommender]:
-    copies: list[Any] = [type(model)(**model.get_params()) for model in models]
-    for copy in copies:
-        if isinstance(getattr(copy, "engine", None), Engine):
-            copy.engine = copy.engine.without_folder()  # which is for one fit, and several are made here
-    try:
-        first = copies[0].fit(train)
-    except DeqlError as error:
-        error.args = (f"{', '.join(names)}: ", *error.args)
-        raise
-    for other in copies[1:]:
-        other.share_fit(first, first.prior_)
-    return dict(zip(names, copies, strict=True))
+def _fit_together(
+    models: Sequence[Recommender], names: Sequence[str], train: Interactions
+) -> Iterator[dict[str, Recommender]]:
+    """Copies of the models, fitted: those of each prior together, one prior after the other."""
+    copies: dict[Any, dict[str, Any]] = {}
+    # Those without a prior come first: their P has the items of the data, and serves every prior.
+    for name, model in sorted(zip(names, models, strict=True), key=lambda pair: pair[1]._prior_key is not None):
+        copy = type(model)(**model.get_params())
+        if isinstance(engine := getattr(copy, "engine", None), Engine):
+            copy.set_params(engine=engine.without_folder())  # which is for one fit, and several are made here
+        copies.setdefault(model._prior_key, {})[name] = copy
+    before = None
+    for several in copies.values():
+        first, *others = several.values()
+        try:
+            first.fit(train) if before is None else first.fit_beside(train, before)
+        except DeqlError as error:
+            error.args = (f"{', '.join(several)}: ", *error.args)
+            raise
+        for other in others:
+            other.share_fit(first, first.prior_)
+        yield several
+        before = first if before is None else before
 
 
 def spec_fields(model: Recommender | type[Recommender]) -> list[dataclasses.Field[Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.progress import ProgressCallback
 from deql.io.container import Arrays
 from deql.io.model_file import refuse_infinite, vector
 from deql.linalg.packed import PackedSymmetric
@@ -62,7 +63,11 @@ class FittedPrior:
 
     @classmethod
     def of(
-        cls, weights: PriorWeights, precision: PackedSymmetric, on_device: DevicePacked | None = None
+        cls,
+        weights: PriorWeights,
+        precision: PackedSymmetric,
+        on_device: DevicePacked | None = None,
+        report: ProgressCallback | None = None,
     ) -> FittedPrior:
         """The one product that a prior costs, P·U, where P is.
 
@@ -73,8 +78,13 @@ class FittedPrior:
             P in memory, or mapped from a file.
         on_device : DevicePacked, optional
             P once more, on a device, which then multiplies.
+        report : callable, optional
+            Called as ``report(done, total)`` while the processor multiplies.
         """
-        left = thin_product(precision, weights.left) if on_device is None else on_device.thin_product(weights.left)
+        if on_device is None:
+            left = thin_product(precision, weights.left, report)
+        else:
+            left = on_device.thin_product(weights.left)
         right = None if weights.right is None else np.ascontiguousarray(weights.right, np.float32)
         own = weights.scale * prior_diagonal(weights.left, right) + weights.diagonal
         if weights.cold is not None and weights.cold.any():

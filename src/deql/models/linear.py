@@ -14,11 +14,12 @@ from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
 from deql._system.describe import short_repr
-from deql._system.progress import stages
+from deql._system.progress import Stage, stages
 from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io.model_file import ModelRecord
-from deql.linalg.engines.engine import Engine, Problem
+from deql.linalg.engines.engine import Engine, Problem, Solved
+from deql.linalg.engines.resources import ProblemSize
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
 from deql.models.fitted_prior import FittedPrior
@@ -164,26 +165,70 @@ class LinearAutoencoder(RuleModel):
                 f"the Gram matrix is of user_power {of[0]:g}, {of[1]} and {of[2]:,} items, "
                 f"not {self.user_power:g}, {self.dtype} and {data.n_items:,}"
             )
-        return self._fit(self._catalogue(data), partial(self._learn, shared=shared))
+        return self._fit(self._catalogue(data), partial(self._learn, known=data.n_items, shared=shared))
 
     def _catalogue(self, data: Interactions) -> Interactions:
         prior = as_prior(self.prior)
         return data if prior is None else prior.with_items(data)
 
-    def _learn(self, data: Interactions, shared: SharedGram | None = None) -> None:
+    def fit_beside(self, data: Interactions, fitted: LinearAutoencoder) -> Self:
+        """Fit as :meth:`fit` does, with the P of a model of the same ``_fit_key`` that was fitted on these data.
+
+        That model's prior, if it has one, may have added no items: then P is solved for anew.
+
+        Examples
+        --------
+        >>> import deql
+        >>> from deql.priors import LowPass
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), list("xyxzz"))
+        >>> plain = deql.EASE(l2=1.0).fit(data)
+        >>> deql.LAE(l2=1.0, prior=LowPass(2)).fit_beside(data, plain).precision_ is plain.precision_
+        True
+        """
+        if fitted.precision_.n != data.n_items:
+            return self.fit(data)
+        return self._fit(self._catalogue(data), partial(self._learn, known=data.n_items, fitted=fitted))
+
+    def _learn(
+        self,
+        data: Interactions,
+        known: int | None = None,
+        shared: SharedGram | None = None,
+        fitted: LinearAutoencoder | None = None,
+    ) -> None:
         # What is wrong with a prior is told before the long work.
         prior = as_prior(self.prior)
         towards = None if prior is None else prior.weights(data)
-        weights, matrix = None, data.matrix
+        n, known = data.n_items, known or data.n_items
+        with stages(self.progress) as stage:
+            if fitted is None:
+                # P is copied as it grows, before the product is made.
+                larger = ProblemSize(n, self.dtype).packed if known < n else 0
+                beside = larger if towards is None else max(larger, towards.left.nbytes)
+                solved, self.gram_diagonal_ = self._solve(data, known, beside, shared, stage)
+            else:
+                solved = Solved(fitted.precision_, fitted.residual_, fitted.engine_, fitted.on_device_)
+                self.gram_diagonal_ = fitted.gram_diagonal_
+            self.precision_, self.residual_ = solved.precision, solved.residual
+            self.engine_, self.on_device_ = solved.engine, solved.on_device
+            self.quantized_rows_: QuantisedRows | None = None
+            if known < n:
+                self._grow(n - known)
+            if towards is not None:
+                self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_, stage("Prior"))
+        self._apply_rule()
+
+    def _solve(
+        self, data: Interactions, known: int, beside: int, shared: SharedGram | None, stage: Stage
+    ) -> tuple[Solved, NDArray[np.float64]]:
+        """P and D of the first items; there is nothing to solve for the last ones, which only a prior knows."""
+        weights, matrix = None, data.matrix if known == data.n_items else _narrowed(data.matrix, known)
         if shared is None:
             of_users = user_weights(matrix, self.user_power)
             diagonal = weighted_diagonal(matrix, of_users)
             weights = of_users if self.user_power else None
-            matrix = matrix if prior is None else _without_last(matrix, self.item_counts_)
         else:
-            matrix = _narrowed(matrix, shared.matrix.n)
-            diagonal = np.concatenate([shared.diagonal, np.zeros(data.n_items - len(shared.diagonal))])
-        solved_items = matrix.shape[1]
+            diagonal = shared.diagonal
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
             largest = name_some(data.items[[int(diagonal.argmax())]])
             weighted = f" with user_power={self.user_power:g}" if self.user_power else ""
@@ -191,31 +236,21 @@ class LinearAutoencoder(RuleModel):
         if self._ridge == 0:
             check_solvable_without_ridge(data, diagonal, self._dropped)
         added = self._dropped / (1.0 - self._dropped) * diagonal + self._ridge
-        with stages(self.progress) as stage:
-            try:
-                beside = 0 if towards is None else 4 * data.n_items * towards.left.shape[1]
-                problem = Problem(matrix, added[:solved_items], weights, self.dtype, beside)
-                kept = None if shared is None else shared.matrix
-                solved = solve(problem, self.engine, shared=kept, stage=stage)
-            except (NotPositiveDefiniteError, InaccurateInverseError) as error:
-                advice: tuple[Any, ...] = (f"; set l2 above {self._ridge:g}",)
-                if self.dtype != "float64":
-                    advice += (" or use ", Setting("dtype", "float64"))
-                if isinstance(error, InaccurateInverseError):
-                    raise InaccurateInverseError(*error.args, *advice) from None
-                said = (
-                    f"the Gram matrix cannot be inverted at item {name_some(data.items[error.indices])}: "
-                    "it follows from the items before it"
-                )
-                raise NotPositiveDefiniteError((said, *advice), error.indices) from None
-        self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
-        self.engine_, self.on_device_ = solved.engine, solved.on_device
-        self.quantized_rows_: QuantisedRows | None = None
-        if towards is not None:
-            if extra := data.n_items - solved_items:
-                self._grow(extra)
-            self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_)
-        self._apply_rule()
+        try:
+            problem = Problem(matrix, added, weights, self.dtype, beside)
+            kept = None if shared is None else shared.matrix
+            return solve(problem, self.engine, shared=kept, stage=stage), diagonal
+        except (NotPositiveDefiniteError, InaccurateInverseError) as error:
+            advice: tuple[Any, ...] = (f"; set l2 above {self._ridge:g}",)
+            if self.dtype != "float64":
+                advice += (" or use ", Setting("dtype", "float64"))
+            if isinstance(error, InaccurateInverseError):
+                raise InaccurateInverseError(*error.args, *advice) from None
+            said = (
+                f"the Gram matrix cannot be inverted at item {name_some(data.items[error.indices])}: "
+                "it follows from the items before it"
+            )
+            raise NotPositiveDefiniteError((said, *advice), error.indices) from None
 
     def add_items(self, features: Any, item: str | None = None) -> Self:
         """Add items that came after the fit, by their features: no refit, and nothing of the other items changes.
@@ -252,19 +287,15 @@ class LinearAutoencoder(RuleModel):
 
     @property
     def _fit_key(self) -> Any:
-        prior = self.prior if isinstance(self.prior, Prior) else id(self.prior)
-        return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine), prior
+        return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine)
 
-
-def _without_last(matrix: csr_array, counts: NDArray[np.int64]) -> csr_array:
-    """The matrix without the columns at its end that nobody has: there is nothing to solve for them."""
-    return _narrowed(matrix, int(np.flatnonzero(counts)[-1]) + 1)
+    @property
+    def _prior_key(self) -> Any:
+        return self.prior if isinstance(self.prior, Prior) or self.prior is None else id(self.prior)
 
 
 def _narrowed(matrix: csr_array, n: int) -> csr_array:
     """The first n columns, of which no others have entries."""
-    if n == matrix.shape[1]:
-        return matrix
     return csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], n))
 
 

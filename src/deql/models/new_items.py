@@ -43,10 +43,8 @@ def add_new_items(model: RuleModel, features: Any, item: str | None) -> None:
     grown = type(model)(**model.fitted_params_)  # P belongs to these, whatever was set since
     grown.share_fit(model, model.prior_)
     grown._grow(len(items))
-    nobody = np.zeros(len(items))
     grown.prior_ = model.prior_.with_cold(encoded, grown.precision_.diagonal())
-    grown.gram_diagonal_ = np.concatenate([model.gram_diagonal_, nobody])
-    grown.item_counts_ = np.concatenate([model.item_counts_, nobody.astype(np.int64)])
+    grown.item_counts_ = np.concatenate([model.item_counts_, np.zeros(len(items), np.int64)])
     of_items = with_columns(_no_users(model), items, table)
     grown.items_, grown.titles_ = of_items.items, of_items.titles
     if isinstance(model._kept, Interactions):  # a file's arrays take their items from the model

@@ -97,6 +97,7 @@ class RuleModel(PrecisionModel):
     def _grow(self, extra: int) -> None:
         """Add items that nobody has: their column of A is l2 on the diagonal and nothing else, so that of P is 1/l2."""
         self.precision_ = self.precision_.grown(extra, 1.0 / self._ridge)
+        self.gram_diagonal_ = np.concatenate([self.gram_diagonal_, np.zeros(extra)])
         if self.on_device_ is not None:
             device = str(self.on_device_.device)
             self.on_device_ = None
@@ -162,6 +163,8 @@ class RuleModel(PrecisionModel):
         """Become fitted with the P of a model that agrees in all that P depends on, and this prior: O(n)."""
         self.__dict__.update({name: getattr(fitted, name) for name in _FROM_FIT})
         self.prior_ = prior
+        if prior is not fitted.prior_:
+            self.quantized_rows_ = None  # which hold the other's factor
         self._apply_rule()
         self.fitted_params_ = self.get_params()
 

@@ -55,7 +55,8 @@ class PriorWeights:
 class Prior(ABC):
     """Base of all priors: what a model's ``prior=`` takes.
 
-    A subclass is a frozen dataclass whose fields are what can be chosen, checked in ``__post_init__``.
+    A subclass is a frozen dataclass whose fields are what can be chosen, checked in ``__post_init__``. Models with
+    equal priors share a fit where they are compared, so one that holds arrays or tables says ``eq=False``.
     """
 
     __repr__ = short_repr

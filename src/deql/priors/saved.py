@@ -22,29 +22,33 @@ class SavedPrior(Prior):
 
     Parameters
     ----------
-    kind : str
-        What kind of prior it was.
+    name : str
+        What kind of prior it was: ``"matrix"``.
     parameters : dict
         What was kept of it.
     """
 
-    kind: str
+    name: str
     parameters: dict[str, Any]
 
     def __hash__(self) -> int:
-        return hash(self.kind)
+        return hash(self.name)
 
-    def weights(self, data: Interactions) -> NoReturn:
-        """Raise ParameterError: there is nothing to make weights from."""
+    def with_items(self, data: Interactions) -> NoReturn:
+        """Raise ParameterError: there is nothing to make weights from. (This is asked before an earlier fit goes.)"""
         raise ParameterError(
-            f"the model file kept what its prior made, not the prior ({self.kind}): give prior=… again to fit anew",
+            f"the model file kept what its prior made, not the prior ({self.name}): give prior=… again to fit anew",
             parameter="prior",
         )
+
+    def weights(self, data: Interactions) -> NoReturn:
+        """Raise ParameterError, likewise."""
+        self.with_items(data)
 
     @property
     def config(self) -> dict[str, Any]:
         """As it was serialised."""
-        return {"prior": self.kind} | self.parameters
+        return {"prior": self.name} | self.parameters
 
 
 def prior_from_config(config: dict[str, Any]) -> Prior:
@@ -55,10 +59,10 @@ def prior_from_config(config: dict[str, Any]) -> Prior:
     >>> prior_from_config({"prior": "lowpass", "rank": 64})
     LowPass(rank=64, power_in=0.5, power_out=0.5)
     >>> prior_from_config({"prior": "matrix"})
-    SavedPrior(kind='matrix', parameters={})
+    SavedPrior(name='matrix', parameters={})
     """
     if not isinstance(config, dict):
         raise TypeError("its prior is no JSON object")
     parameters = {**config}
-    kind = str(parameters.pop("prior"))
-    return _REBUILT[kind](**parameters) if kind in _REBUILT else SavedPrior(kind, parameters)
+    name = str(parameters.pop("prior"))
+    return _REBUILT[name](**parameters) if name in _REBUILT else SavedPrior(name, parameters)

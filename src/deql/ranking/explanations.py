@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from deql._system.frames import make_frame
 from deql.plotting.drawing import Labels
@@ -20,15 +20,37 @@ if TYPE_CHECKING:
 __all__ = ["Contribution", "Edge", "Explanation", "Neighbourhood"]
 
 
-class Contribution(NamedTuple):
-    """What one item of the history adds to the score, x_j·W_ji, and what features it shares with the explained one.
-
-    ``shared`` has names such as "genre Comedy", what says most first; it is empty unless the model has features.
-    """
-
+class _Part(NamedTuple):
     item: Any
     value: float
-    shared: tuple[str, ...] = ()
+
+
+class Contribution(_Part):
+    """What one item of the history adds to the score, x_j·W_ji: a pair of the item and that value.
+
+    Attributes
+    ----------
+    shared : tuple of str
+        Names of the features that it shares with the explained item, such as "genre Comedy", what says most first;
+        empty unless the model has features. It is no part of the pair.
+
+    Examples
+    --------
+    >>> item, value = part = Contribution("tea", 0.5, ("kind drink",))
+    >>> part
+    Contribution(item='tea', value=0.5, shared=('kind drink',))
+    """
+
+    shared: tuple[str, ...]
+
+    def __new__(cls, item: Any, value: float, shared: tuple[str, ...] = ()) -> Self:
+        """A pair, with what it shares beside it."""
+        part = super().__new__(cls, item, value)
+        part.shared = shared
+        return part
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, shared={self.shared!r})" if self.shared else super().__repr__()
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,18 +11,19 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.threads import even_bounds, read_only, thread_count
+from deql._system.threads import blas_limited, even_bounds, read_only, thread_count
 from deql.linalg.blas import MOST_CALLERS, gemm
+from deql.linalg.sparse_product import bounds_by_entries, multiply_sparse
 from deql.linalg.tiling import STRIP
 from deql.ranking.prior_term import PriorTerm, prior_arrays
-from deql.ranking.sparse_product import bounds_by_entries, multiply_sparse
 
 __all__ = ["Factors", "PriorScan"]
 
 _EXTRAS = 2**24
 """Numbers that are multiplied at once, though at least a strip for each user."""
 
-_MOST_COLUMNS = 512
+_USERS, _MOST_COLUMNS = 1024, 512
+"""What one product in BLAS takes: its parts stay in the second cache."""
 
 _UNDERFLOW = 2.0**-50
 """Added to the lengths of rows: (k + 4)·2⁻²⁴ times the square of it is above what k products and sums lose by
@@ -156,8 +157,12 @@ class PriorScan:
             self._first, self._end = low, min(len(self._right), low + max(self._columns, high - low))
             if self._end - low > self.extras.shape[1]:
                 self.extras = np.empty((users, max(self._columns, self._end - low)), np.float32)
-            bounds = even_bounds(users, max(1, min(users, 4 * thread_count(), MOST_CALLERS)))
-            self._run(partial(_multiply, self._y, self._right[low : self._end].T, self.extras), bounds)
+            multiply = partial(_multiply, self._y, self._right[low : self._end].T, self.extras)
+            # No more slices at once than BLAS has buffers for.
+            for first in range(0, users, _USERS * MOST_CALLERS):
+                last = min(users, first + _USERS * MOST_CALLERS)
+                with blas_limited(1):
+                    self._run(multiply, [*range(first, last, _USERS), last])
         return self._first
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
-from deql._system.threads import blas_limited, even_bounds, run_slices, thread_count
+from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.ranking import NO_ITEM
@@ -128,20 +127,15 @@ def rank(
     per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (20 * room)))
     slices = -(-users // per_slice)
     bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
-    with ThreadPoolExecutor(thread_count()) as pool, blas_limited(1) if factors.rank else nullcontext():
+    with ThreadPoolExecutor(thread_count()) as pool:
         run = partial(run_slices, pool=pool)
         for done, (first, last) in enumerate(pairwise(bounds)):
             part = matrix if slices == 1 else matrix[first:last]
             told = None if report is None else partial(_report_slice, report, done, slices)
             best = items[:, first:last], scores[:, first:last]
-            if (
-                rows is not None
-                and prior is None
-                and squares is None
-                and on_device is None
-                and rows.covers(gains, shifts, part)
-            ):
-                rows.rank(run, gains, shifts, part, exclude_seen, allowed, *best)
+            usable = rows is not None and squares is None and on_device is None
+            if rows is not None and usable and rows.covers(gains, shifts, part, prior):
+                rows.rank(run, gains, shifts, part, exclude_seen, allowed, factors, *best)
                 if told is not None:
                     told(1, 1)
                 continue
@@ -158,7 +152,7 @@ def rank(
                 squared = None if squares is None else sums[:, first:last]
                 histories = part.indptr, part.indices, part.data
                 candidates = scan(
-                    Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, factors, squared, told)
+                    Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, squared, told, factors)
                 )
             _finish(run, asked, scanned, exact, candidates, *best)
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)

@@ -29,6 +29,7 @@ class _Named(BaseModel):
 
 class _Part(_Named):
     value: float
+    shared: list[str] | None = Field(None, description="Features that it shares with the item, where those speak.")
 
 
 class _Recommended(_Named):
@@ -121,6 +122,7 @@ class ModelAnswer(BaseModel):
     loaded: str
     version: str
     rule: dict[str, Any] | None
+    prior: str | None = Field(description="The prior that it was fitted with.")
     limits: dict[str, int]
     example: list[_Named] = Field(description="A history to begin with.")
     note: str = Field(description="What there is to say about the data and the example; may be empty.")

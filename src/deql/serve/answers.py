@@ -155,7 +155,12 @@ def _hint(serving: ServingModel, unknown: Sequence[Any]) -> str:
 
 
 def _parts(serving: ServingModel, why: Any) -> list[dict[str, Any]]:
-    return [serving.name(serving.index[part.item]) | {"value": part.value} for part in why]
+    return [
+        serving.name(serving.index[part.item])
+        | {"value": part.value}
+        | ({"shared": list(shared)} if (shared := getattr(part, "shared", ())) else {})
+        for part in why
+    ]
 
 
 def _counted(serving: ServingModel, column: int) -> dict[str, Any]:

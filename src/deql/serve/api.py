@@ -41,9 +41,10 @@ _SHORT = 500
 _ABOUT = """Recommendations with exact reasons, from one symmetric inverse and two vectors.
 
 Errors are `{"error": {"code": …, "message": …}}`; codes do not change between versions. An item is named by its id:
-an integer where the model's ids are integers, else text. `b`, `zero_diagonal` and `popularity_power` may be given
-with any question: they make another model on the same inverse, for that request. `model` names one of the models
-where there are several; the header `X-Model-Checksum` of an answer, be it an error, says which one was asked."""
+an integer where the model's ids are integers, else text. `b`, `zero_diagonal`, `popularity_power` and, where there is
+a prior, `prior_weight` may be given with any question: they make another model on the same inverse, for that request.
+`model` names one of the models where there are several; the header `X-Model-Checksum` of an answer, be it an error,
+says which one was asked."""
 
 RuleInQuery = Annotated[schemas.RuleQuery, InQuery()]
 ModelInQuery = Annotated[schemas.ModelQuery, InQuery()]

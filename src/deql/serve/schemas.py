@@ -99,6 +99,7 @@ class RuleOverrides(NamedTuple):
     b: float | None = None
     zero_diagonal: bool | None = None
     popularity_power: float | None = None
+    prior_weight: float | None = None
 
 
 OWN_RULE = RuleOverrides()
@@ -135,11 +136,15 @@ class RuleChange(ModelChoice):
     popularity_power: Annotated[
         float | None, Field(ge=-10, le=10, allow_inf_nan=False, description="α: above 0 holds popular items back.")
     ] = None
+    prior_weight: Annotated[
+        float | None,
+        Field(ge=0, le=1e6, allow_inf_nan=False, description="The share of l2 that pulls towards the prior."),
+    ] = None
 
     @property
     def rule(self) -> RuleOverrides:
         """What is changed."""
-        return RuleOverrides(self.b, self.zero_diagonal, self.popularity_power)
+        return RuleOverrides(self.b, self.zero_diagonal, self.popularity_power, self.prior_weight)
 
 
 class RecommendRequest(RuleChange):

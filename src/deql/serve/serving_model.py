@@ -23,6 +23,7 @@ from deql.io.model_file import checksum
 from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
+from deql.priors.matrix import as_prior
 from deql.ranking.histories import allowed_columns, allowed_items, known_columns, weighted_columns
 from deql.serve.catalogue import Catalogue
 from deql.serve.schemas import OWN_RULE, ApiError, RuleOverrides
@@ -175,9 +176,17 @@ class ServingModel:
         if not isinstance(self.model, LinearAutoencoder):
             return None
         own = self.model
-        return {
+        rule = {
             "b": own._kept_weight, "zero_diagonal": own._zero_diagonal, "popularity_power": own.popularity_power,
         }  # fmt: skip
+        return rule if own.prior_ is None else rule | {"prior_weight": own.prior_weight}
+
+    @property
+    def prior(self) -> str | None:
+        """The prior that the model was fitted with, in words; None if there was none."""
+        if not isinstance(self.model, LinearAutoencoder) or self.model.prior_ is None:
+            return None
+        return repr(as_prior(self.model.fitted_params_["prior"]))
 
     def ruled(self, rule: RuleOverrides) -> Recommender:
         """The model with another rule on the same P: O(n) the first time, then remembered for a while."""
@@ -190,6 +199,8 @@ class ServingModel:
                 f"the weights of a {type(self.model).__name__} are fixed: {', '.join(changes)} can be changed for the "
                 "models that are one inverse and two vectors only",
             )  # fmt: skip
+        if rule.prior_weight is not None and self.model.prior_ is None:
+            raise ApiError(422, "no_prior", "this model was fitted without a prior, so it has no prior_weight to change")
         with self._lock:
             if rule in self._ruled:
                 self._ruled.move_to_end(rule)
@@ -238,6 +249,7 @@ class ServingModel:
                 "titles": self.titles is not None, "ids": "integers" if isinstance(self.items[0], int) else "text",
             },
             "checksum": self.checksum, "loaded": self.loaded.isoformat(timespec="seconds"), "rule": self.rule,
+            "prior": self.prior,
             "example": [self.name(column) for column in self.example], "note": self.note,
             "curve": self.curve is not None,
         }  # fmt: skip

@@ -35,7 +35,7 @@ counts = P.diagonal()
 P.add_to_diagonal(2.0 + counts)
 invert_on_device(P)
 gain, shift = rules.decoupled(P.diagonal(), counts, l2=2.0, dropout=0.5, b=2.0)
-sums, items, found = scan(Scan(P, gain[None], shift[None], table, n, True, np.ones(n, bool)))
+sums, _, items, found = scan(Scan(P, gain[None], shift[None], table, n, True, np.ones(n, bool)))
 print(json.dumps([
     {int(item): float(sums[u, c] * gain[item]) for c, item in enumerate(items[u, : found[u]])}
     for u in range(len(found))

@@ -20,7 +20,7 @@ export function curves(answer, scale, own, parameters) {
   let drawn = [];
   const mark = (rule) => {
     at = rule;
-    const why = unmeasured(given, parameters, rule, answer.b.includes(0));
+    const why = unmeasured(given, parameters, own, rule, answer.b.includes(0));
     home.classList.toggle("faded", why !== null);
     const usual = rule.zero_diagonal ? "A zero diagonal gives at every b what b = 0 gives. " : "";
     setText(byId("curve-says"), why ?? `${usual}Validation users, a band of one standard error. Click to set b.`);
@@ -39,14 +39,16 @@ export function curves(answer, scale, own, parameters) {
 }
 
 /** Why the curve says nothing about a rule; null if it does. */
-function unmeasured(given, parameters, rule, knowsZero) {
+function unmeasured(given, parameters, own, rule, knowsZero) {
   const far = (one, other) => Math.abs(one - other) > 1e-6 * Math.max(1, Math.abs(one));
-  const own = (name) => parameters[name] ?? 0;
-  const other = ["l2", "dropout", "user_power"].find((name) => name in given && far(given[name], own(name)));
-  if (other) return `Measured with ${other} ${short(given[other])}: this model, with ${short(own(other))}, is another one.`;
+  const fitted = (name) => parameters[name] ?? 0;
+  const other = ["l2", "dropout", "user_power"].find((name) => name in given && far(given[name], fitted(name)));
+  if (other) return `Measured with ${other} ${short(given[other])}: this model, with ${short(fitted(other))}, is another one.`;
   const [there, here] = [given.popularity_power, rule.popularity_power];
   if (far(there, here))
     return `Measured at α = ${short(there)}: how good each b is at α = ${short(here)}, nobody has measured.`;
+  if ("prior_weight" in own && far(own.prior_weight, rule.prior_weight))
+    return `How good each b is with another weight of the prior than ${short(own.prior_weight)}, nobody has measured.`;
   if (rule.bound) return "Measured without ξ: move b to let go of it.";
   return rule.zero_diagonal && !knowsZero ? "Measured without a zero diagonal, and not at b = 0, which is the same." : null;
 }

@@ -12,21 +12,22 @@ import { colour, learn, many, nameOf, short, some } from "./names.js";
 import { sliders } from "./rule.js";
 import { scaleTo } from "./scale.js";
 import { search } from "./search.js";
-import { begin, change, current, onChange, overrides, write } from "./state.js";
+import { OWN, begin, change, current, onChange, overrides, write } from "./state.js";
 
 const COMPARED = 200;
 // Reasons that are told one by one; the others of a long history come as their sum.
 const REASONS = 40;
-const SILENT = new Set(["engine", "dtype", "progress", "precision", "arithmetic", "solver"]);
+const SILENT = new Set(["engine", "dtype", "progress", "precision", "arithmetic", "solver", "prior"]);
 
 /** The model's name, parameters and data, in one line. */
 function introduce(model, models) {
   const told = ([name, value]) => !SILENT.has(name) && ![null, 0, false].includes(value);
   const said = ([name, value]) => `${name} ${typeof value === "number" ? short(value) : value}`;
   const words = Object.entries(model.parameters).filter(told).map(said);
+  if (model.prior) words.push(model.prior);
   const data = ["user", "item", "interaction"].map((noun) => many(model.data[`${noun}s`], noun)).join(", ");
   const about = el("span", { class: "data" }, ` ${data}`);
-  const pick = (name) => change({ model: name, beside: null, b: null, alpha: null, zero: null });
+  const pick = (name) => change({ model: name, beside: null, ...OWN });
   const kind = models.length > 1 ? choice(models, model.name, "Model", pick) : el("b", {}, model.model);
   byId("model").replaceChildren(kind, ` ${words.join(" · ")}`, about);
   setText(byId("about"), model.note);
@@ -41,7 +42,7 @@ function start(model, curve, models) {
   introduce(model, models);
   learn(model.example);
   const example = model.example.map(({ item }) => item);
-  begin(example, innerWidth < 640 ? 10 : 20, { integers: model.data.ids === "integers", fixed: rule === null });
+  begin(example, innerWidth < 640 ? 10 : 20, { integers: model.data.ids === "integers", rule });
 
   const top = Math.ceil(Math.max(4, ...[rule?.b, ...(curve?.b ?? [])].filter(Number.isFinite)));
   const scale = scaleTo(top);

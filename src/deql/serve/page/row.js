@@ -131,11 +131,12 @@ function drawParts(made) {
   if (made.parts.hidden) return;
   const { because = [], rest = 0, score, popular } = made.shown;
   const digits = made.digits + 3;
-  const line = (colour, name, value, kind) =>
+  const line = (colour, name, value, kind, shared = []) =>
     el("tr", { class: kind },
-      el("th", { scope: "row" }, el("span", { class: "dot", "data-colour": colour }), el("bdi", {}, name)),
+      el("th", { scope: "row" }, el("span", { class: "dot", "data-colour": colour }), el("bdi", {}, name),
+        ...(shared.length ? [el("span", { class: "shared" }, ` shares ${some(shared)}`)] : [])),
       el("td", { "data-value": value }, kind ? value.toFixed(digits).replace("-", "−") : signed(value, digits)));
-  const reason = ({ item, value }) => line(colourOf(item), nameOf(item), value);
+  const reason = ({ item, value, shared }) => line(colourOf(item), nameOf(item), value, undefined, shared);
   const folded = made.all || because.length <= FIRST + 1 ? [] : because.slice(FIRST);
   const lines = because.slice(0, because.length - folded.length).map(reason);
   if (folded.length) lines.push(fold(made, folded, line));

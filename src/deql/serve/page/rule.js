@@ -1,12 +1,13 @@
-/** The sliders: b, the popularity power and the diagonal, on the same P. */
+/** The sliders: b, the popularity power, a prior's weight and the diagonal, on the same P. */
 
 import { byId, el, setText } from "./dom.js";
 import { short } from "./names.js";
 import { STEPS } from "./scale.js";
-import { change } from "./state.js";
+import { OWN, change } from "./state.js";
 import { explainB } from "./what.js";
 
 const POWERS = [-0.5, 1];
+const WEIGHTS = [0, 1];
 
 /** Builds the controls of a model with the rule `own` and these parameters; returns what draws a state on them. */
 export function sliders(own, scale, { dropout = 0, xi = null }) {
@@ -36,34 +37,25 @@ export function sliders(own, scale, { dropout = 0, xi = null }) {
     change({ b: step === ownStep ? null : scale.value(step) });
   });
 
-  const low = Math.min(POWERS[0], own.popularity_power);
-  const high = Math.max(POWERS[1], own.popularity_power);
-  const alpha = slider("alpha", "popularity power α", low, high, 0.01, () => change({ alpha: null }));
-  const place = (value) => (value - low) / (high - low);
-  alpha.box.append(
-    el("div", { class: "marks", "aria-hidden": "true" },
-      mark(0, "popular", "tick first"), mark(place(0), "0", "tick even"), mark(1, "rare", "tick last"),
-      mark(place(own.popularity_power), "", "own")),
-  );
-  alpha.input.addEventListener("input", () => {
-    const value = Number(alpha.input.value);
-    change({ alpha: Math.abs(value - own.popularity_power) < 0.005 ? null : value });
-  });
+  const alpha = moves("alpha", "popularity power α", own.popularity_power, POWERS, [[0, "popular"], [1, "rare"]]);
+  const weight = own.prior_weight;
+  const prior = weight === undefined
+    ? null : moves("prior", "prior’s weight", weight, WEIGHTS, [[1, short(Math.max(WEIGHTS[1], weight))]]);
+  if (prior) home.classList.add("with-prior");
 
   const zero = el("input", { type: "checkbox", id: "zero", role: "switch" });
   zero.addEventListener("change", () => change({ zero: zero.checked === own.zero_diagonal ? null : zero.checked }));
   const title = "Back to the model’s own rule";
   const reset = el("button", { type: "button", class: "quiet", id: "reset", title }, "reset");
   reset.addEventListener("click", () => {
-    change({ b: null, alpha: null, zero: null });
+    change(OWN);
     b.input.focus();
   });
   const label = el("label", { for: "zero" }, zero, el("span", {}, "zero diagonal"));
-  home.append(b.box, alpha.box, el("div", { class: "control switch" }, label, reset));
+  home.append(b.box, alpha.box, ...(prior ? [prior.box] : []), el("div", { class: "control switch" }, label, reset));
 
   return (state) => {
     const value = state.b ?? own.b;
-    const power = state.alpha ?? own.popularity_power;
     b.set(Math.round(scale.step(value)), Number.isFinite(value) ? short(value) : "∞", state.b === null);
     const diagonal = state.zero ?? own.zero_diagonal;
     const bound = xi !== null && state.b === null && state.zero === null;
@@ -71,9 +63,10 @@ export function sliders(own, scale, { dropout = 0, xi = null }) {
     setText(says, bound ? bounded(xi) : xi === null ? words : `ξ = ${short(xi)} is let go: ${words}`);
     b.box.classList.toggle("idle", !bound && idle(value, diagonal, dropout));
     drawWhat(value, state.history);
-    alpha.set(power, power.toFixed(2).replace("-", "−"), state.alpha === null);
+    alpha.draw(state);
+    prior?.draw(state);
     zero.checked = diagonal;
-    reset.disabled = state.b === null && state.alpha === null && state.zero === null;
+    reset.disabled = Object.keys(OWN).every((name) => state[name] === null);
   };
 }
 
@@ -111,6 +104,27 @@ function slider(id, name, min, max, step, home) {
       input.setAttribute("aria-valuetext", own ? `${text}, the model’s own` : text);
     },
   };
+}
+
+/** A slider of hundredths in this range, or as far as the model's own value; `ends` are words at its two ends. */
+function moves(name, said, own, [least, most], ends) {
+  const low = Math.min(least, own);
+  const high = Math.max(most, own);
+  const made = slider(name, said, low, high, 0.01, () => change({ [name]: null }));
+  const place = (value) => (value - low) / (high - low);
+  const marks = el("div", { class: "marks", "aria-hidden": "true" }, mark(place(0), "0", "tick even"));
+  for (const [at, text] of ends) marks.append(mark(at, text, at ? "tick last" : "tick first"));
+  marks.append(mark(place(own), "", "own"));
+  made.box.append(marks);
+  made.input.addEventListener("input", () => {
+    const value = Number(made.input.value);
+    change({ [name]: Math.abs(value - own) < 0.005 ? null : value });
+  });
+  const draw = (state) => {
+    const value = state[name] ?? own;
+    made.set(value, value.toFixed(2).replace("-", "−"), state[name] === null);
+  };
+  return { box: made.box, draw };
 }
 
 function mark(place, text, kind) {

@@ -2,11 +2,12 @@
 
 import { integer } from "./api.js";
 
-/** `null` in the rule means: as the model has it. */
-const state = { history: [], b: null, alpha: null, zero: null, k: 20, centre: null, model: null, beside: null };
+/** A rule as the model has it, which is what `null` means. */
+export const OWN = { b: null, alpha: null, zero: null, prior: null };
+const state = { history: [], ...OWN, k: 20, centre: null, model: null, beside: null };
 const listeners = [];
 let readId = String;
-let movable = true;
+let movable = Object.keys(OWN);
 
 /** A copy that nobody changes under the reader's hands. */
 export const current = () => ({ ...state });
@@ -22,24 +23,26 @@ export function change(patch) {
 }
 
 /** The overrides of a state, as the API calls them. */
-export function overrides({ b, alpha, zero }) {
+export function overrides({ b, alpha, zero, prior }) {
   const given = {};
   if (b !== null) given.b = b;
   if (alpha !== null) given.popularity_power = alpha;
   if (zero !== null) given.zero_diagonal = zero;
+  if (prior !== null) given.prior_weight = prior;
   return given;
 }
 
 /** Begins with the address, else with the example; follows the address from then on.
  *
- * `integers` are what ids are; a `fixed` model has no rule, so none is read from an address that has one. */
-export function begin(example, k, { integers, fixed }) {
+ * `integers` are what ids are; what the model's `rule` does not have, none of it if it is null, is not read from an
+ * address that has it. */
+export function begin(example, k, { integers, rule }) {
   readId = integers ? integer : String;
-  movable = !fixed;
+  movable = Object.keys(OWN).filter((name) => rule !== null && (name !== "prior" || "prior_weight" in rule));
   const start = () => read(example, k);
   Object.assign(state, start());
   addEventListener("popstate", () => {
-    Object.assign(state, { b: null, alpha: null, zero: null, centre: null }, start());
+    Object.assign(state, OWN, { centre: null }, start());
     for (const listener of listeners) listener(current());
   });
 }
@@ -58,9 +61,10 @@ function read(example, k) {
     b: number("b", 0, 1e6),
     alpha: number("alpha", -10, 10),
     zero: { zero: true, free: false }[given.get("diagonal")] ?? null,
+    prior: number("prior", 0, 1e6),
   };
   return {
-    ...(movable ? rule : {}),
+    ...Object.fromEntries(movable.map((name) => [name, rule[name]])),
     history: given.has("h") || given.has("k") ? [...new Set(ids("h"))] : example,
     k: Math.min(200, Math.max(1, Math.round(number("k", 1, 1e6) ?? k))),
     centre: ids("of")[0] ?? null,
@@ -70,11 +74,12 @@ function read(example, k) {
 }
 
 /** The state as the part of an address after #. */
-export function written({ history, b, alpha, zero, k, centre, model, beside }) {
+export function written({ history, b, alpha, zero, prior, k, centre, model, beside }) {
   const given = new URLSearchParams(history.map((item) => ["h", String(item)]));
   if (b !== null) given.set("b", String(b));
   if (alpha !== null) given.set("alpha", String(alpha));
   if (zero !== null) given.set("diagonal", zero ? "zero" : "free");
+  if (prior !== null) given.set("prior", String(prior));
   given.set("k", String(k));
   if (centre !== null) given.set("of", String(centre));
   if (model !== null) given.set("model", model);
