@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 import deql
-from deql.cli.model_specs import is_model_file, parse_spec, parse_specs
+from deql.cli.model_specs import is_model_file, parse_spec, parse_specs, spec_files
 from deql.errors import ModelFileError, ParameterError
 from deql.evaluation.model_groups import describe, model_spec, parameters
 from deql.priors import LowPass
@@ -135,3 +137,15 @@ def test_models_with_priors_have_short_and_different_names():
 def test_a_model_without_a_prior_is_described_as_before():
     assert "prior" not in " ".join(parameters(deql.EASE()))
     assert "prior" not in model_spec(deql.DEQL(prior_weight=0.7))
+
+
+def test_models_of_files_are_told_apart_as_priors(tmp_path, toy):
+    for name in ("one", "two"):
+        deql.EASE(l2=1.0).fit(toy).save(tmp_path / f"{name}.deql")
+    specs = [f"ease:prior=model:{tmp_path / name}.deql" for name in ("one", "two")]
+    named, loaded = parse_specs(specs)
+    assert list(named) == ["EASE prior=model:one.deql", "EASE prior=model:two.deql"]
+    assert loaded == set()
+    assert spec_files([*specs, "mine=shop.deql", "ease"]) == [
+        tmp_path / "one.deql", tmp_path / "two.deql", Path("shop.deql"),
+    ]  # fmt: skip

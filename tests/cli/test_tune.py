@@ -15,7 +15,7 @@ import pytest
 import deql
 from deql.cli import run
 from deql.cli.model_specs import parse_spec
-from deql.models.base import EXECUTION_PARAMETERS
+from deql.evaluation.model_groups import parameters
 from deql.split import read_lightgcn_split
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.tuning_data import all_interactions
@@ -305,7 +305,7 @@ class TestAuto:
         rule = {name: best.best[name] for name in ("b", "popularity_power", "user_power")}
         expected = deql.DEQL(10.0, 0.3, **rule).fit(table)
         np.testing.assert_array_equal(deql.load(out).weights(), expected.weights())
-        assert facts["parameters"] == {k: v for k, v in expected.get_params().items() if k not in EXECUTION_PARAMETERS}
+        assert facts["parameters"] == parameters(expected)
 
     def test_a_split_is_fitted_on_its_training_part(self, capsys, folder, tmp_path):
         out = tmp_path / "a.deql"

@@ -86,8 +86,9 @@ def compare(
             raise ParameterError(
                 f"{name} has weights of its own, which cannot be fitted anew on every split: use deql evaluate"
             )
-        if isinstance(getattr(named[name], "prior", None), SavedPrior):
-            kind, spec = prior_kind(named[name].prior), model_spec(named[name])
+        prior = getattr(named[name], "prior", None)
+        if isinstance(prior, SavedPrior):
+            kind, spec = prior_kind(prior), model_spec(named[name])
             typed = f", or say {spec.replace(f'prior={kind}', f'prior={kind}:FILE')}" if kind in PRIOR_KINDS else ""
             raise ParameterError(
                 f"{name} does not hold what its prior was made from, so it cannot be fitted anew on every split: use "

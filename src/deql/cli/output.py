@@ -124,7 +124,9 @@ def explanation_table(why: Explanation, called: Callable[[Any], str] = str) -> T
             bar(abs(value), 0.0, largest, 12 if shares else 24) if value else "", "green" if value >= 0 else "red"
         )
 
-    rows = [(called(part.item), f"{part.value:+.4f}", drawn(part.value), _shares(part.shared)) for part in why]
+    rows: list[tuple[str | Text, ...]] = [
+        (called(part.item), f"{part.value:+.4f}", drawn(part.value), _shares(part.shared)) for part in why
+    ]
     if why.rest:
         rows.append(("everything else", f"{why.rest:+.4f}", Text(""), ""))
     rows.append((f"score of {called(why.item)}", f"{why.score:+.4f}", Text(""), ""))

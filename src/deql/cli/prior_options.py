@@ -16,7 +16,7 @@ from deql.errors import ParameterError
 from deql.models import load
 from deql.models.fitted_prior import FittedPrior
 from deql.priors.feature_basis import RANK as MOST_FEATURES
-from deql.priors.low_pass import _RANK as DEFAULT_RANK
+from deql.priors.low_pass import RANK as DEFAULT_RANK
 from deql.priors.specs import features_of, parse_prior, prior_file, prior_kind
 
 __all__ = ["PriorOptions", "fitted_facts", "fitted_words", "planned_rank", "planned_words"]
@@ -98,9 +98,9 @@ def planned_rank(model: Any, data: Interactions) -> int:
     """The rank of a model's prior, at most; 0 if it has none."""
     if (prior := getattr(model, "prior", None)) is None:
         return 0
-    other = getattr(prior, "other", None)
-    if hasattr(other, "left_"):
-        return int(other.left_.shape[1])
+    factor = getattr(getattr(prior, "other", None), "left_", None)
+    if factor is not None:
+        return int(factor.shape[1])
     ranks = {"lowpass": getattr(prior, "rank", None) or DEFAULT_RANK, "features": MOST_FEATURES}
     return min(data.n_items, ranks.get(prior_kind(prior), data.n_items))
 

@@ -253,7 +253,8 @@ def _pairs(series: pl.Series, kind: str, separator: str) -> pl.DataFrame:
     rows = pl.DataFrame({"row": np.arange(len(series)), "token": tokens})
     one_each = rows.explode("token").with_columns(pl.col("token").str.strip_chars())
     counted = one_each.filter(pl.col("token").is_not_null() & (pl.col("token") != "")).group_by("row", "token").len()
-    return counted.sort("row", "token")
+    once = counted if kind == "text" else counted.with_columns(pl.lit(1).alias("len"))  # a tag is there or not
+    return once.sort("row", "token")
 
 
 def _buckets(pairs: pl.DataFrame) -> dict[str, int]:

@@ -111,7 +111,9 @@ def open_features(source: Any, item: Choice = None) -> FeatureTable:
 def check_matrix(source: Any) -> csr_array:
     """A matrix of features as sparse numbers; DataError unless it is one and all of them are finite."""
     try:
-        given: Any = source if issparse(source) else np.atleast_2d(np.asarray(source))
+        given: Any = source if issparse(source) else np.asarray(source, np.float64)
+        if given.ndim != 2:
+            raise ValueError
         matrix: csr_array = csr_array(given).astype(np.float64)
     except (TypeError, ValueError):
         raise DataError(

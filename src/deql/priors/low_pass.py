@@ -23,7 +23,8 @@ __all__ = ["LowPass", "LowPassBasis", "normalised"]
 Vector = NDArray[np.float64]
 Block = NDArray[np.float32]
 
-_RANK = 512
+RANK = 512
+"""How many eigenvectors, if that is not said."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,7 +162,7 @@ class LowPassBasis:
                 parameter="rank",
             )
         half = half if len(had) == len(degrees) else csr_array(half[:, had])
-        asked = min(_RANK, most) if rank is None else rank
+        asked = min(RANK, most) if rank is None else rank
         found = leading_eigenvectors(half, asked, device=device, report=report)
         vectors = found.vectors
         if len(had) < len(degrees):

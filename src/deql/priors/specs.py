@@ -145,7 +145,7 @@ def prior_spec(prior: Prior | None) -> str:
     if prior is None:
         return "none"
     values = prior_parameters(prior)
-    kind = values.pop("prior")
+    kind: str = values.pop("prior")
     parts = [f"{name.removeprefix('prior_')}={written(value)}" for name, value in values.items()]
     return kind + "".join(f"{',' if place or ':' in kind else ':'}{part}" for place, part in enumerate(parts))
 
