@@ -128,6 +128,7 @@ def lightfm(task: Task, features: csr_array, size: int, epochs: int) -> Lists:
     warm = np.bincount(task.train.matrix.indices, minlength=n) > 0
     # A vector of its own says something of an item that was learned from, and is noise for others.
     known = csr_array(hstack([diags_array(warm.astype(np.float32)) @ identity(n), features], dtype=np.float32))
+    known.indices, known.indptr = known.indices.astype(np.int32), known.indptr.astype(np.int32)
     model = LightFM(no_components=size, loss="warp", random_state=0)
     model.fit(csr_array(task.train.matrix != 0).astype(np.float32).tocoo(), item_features=known, epochs=epochs)
     biases, vectors = model.get_item_representations(known)

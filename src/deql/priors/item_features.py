@@ -73,10 +73,10 @@ class ItemFeatures(Prior):
     >>> prior.with_items(data).items.tolist()
     ['ale', 'jam', 'tea', 'rum']
     >>> prior.weights(prior.with_items(data)).to_dense().round(2)
-    array([[0.  , 0.  , 0.4 , 0.25],
+    array([[0.  , 0.  , 0.67, 0.42],
            [0.  , 0.  , 0.  , 0.  ],
-           [0.4 , 0.  , 0.  , 0.25],
-           [0.4 , 0.  , 0.4 , 0.  ]])
+           [0.67, 0.  , 0.  , 0.42],
+           [0.67, 0.  , 0.67, 0.  ]])
     """
 
     table: Any = field(repr=False)
