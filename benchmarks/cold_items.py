@@ -169,7 +169,7 @@ def debian() -> tuple[deql.Interactions, pl.DataFrame, dict[str, str]]:
 def two_tenths(data: deql.Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Items to find again, and others to choose on.
 
-    The first tenth drawn is the one to choose on: how features are encoded, and what cold items' columns are, was decided
+    The first tenth drawn is the one to choose on. How features are encoded and what cold items' columns are was decided
     on it for ml-latest-small, so that it may not be the one that is read.
     """
     touched = np.flatnonzero(np.bincount(data.matrix.indices, minlength=data.n_items))
