@@ -38,7 +38,7 @@ from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.summary import leaderboard_grid, summary_sentences
 from deql.tuning.tuner import metrics_for
-from deql.tuning.tuning_data import refit_data
+from deql.tuning.tuning_data import VALIDATIONS, refit_data
 
 __all__ = ["tune"]
 
@@ -95,6 +95,33 @@ class SearchOptions:
 
 
 @dataclass(frozen=True)
+class HoldOutOptions(data_source.SplitOptions):
+    """How to split a table, and what to hold out of it to choose on."""
+
+    validation: Annotated[  # type: ignore[assignment]  # a number in other commands
+        str | None,
+        typer.Option(
+            help="What to choose on: auto, random or last (the end of each history). Or a number as the protocol "
+            "has it: weak, time: share of what the test leaves (0.1); leave-last: how many (1); 0: none.",
+            metavar="last|random|NUMBER",
+        ),
+    ] = None
+
+    def parsed(self) -> tuple[data_source.SplitOptions, str]:
+        """The options with a number, and what to hold out."""
+        given = vars(self).copy()
+        text = given.pop("validation")
+        if text is None or text in VALIDATIONS:
+            return data_source.SplitOptions(**given), text or "auto"
+        try:
+            return data_source.SplitOptions(**given, validation=float(text)), "auto"
+        except ValueError:
+            raise ParameterError(
+                f"--validation must be {', '.join(VALIDATIONS)}, or a number, got {text!r}{did_you_mean(text, VALIDATIONS)}"
+            ) from None
+
+
+@dataclass(frozen=True)
 class TuningOutputs:
     """What is written beside the model, as asked for on the command line."""
 
@@ -123,7 +150,7 @@ def tune(
     how: SearchOptions,
     protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     output: TuningOutputs,
-    split_options: data_source.SplitOptions,
+    hold_out: HoldOutOptions,
     table: TableOptions,
 ) -> None:
     """Find the best hyper-parameters on validation users, and save the model that has them.
@@ -132,11 +159,12 @@ def tune(
     """
     space, metrics, report = _space(where), data_source.metric_list(how.metric), output.report
     _check(how, metrics)
+    split_options, validation = hold_out.parsed()
     if out is None and not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     journal = None if out is None else _check_files(out, output.journal, report, data, table.items)
     chosen = replace(split_options, seed=None).chosen(protocol)
-    found = data_source.open_source(data, table, protocol, chosen, output.json)
+    found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=validation == "last")
     if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
         chosen["seed"] = split_options.seed
     split = data_source.as_split(found, protocol, chosen)
@@ -146,7 +174,7 @@ def tune(
     final = "train" if refit == "train" else "all" if isinstance(found, Split) else found
     asked: dict[str, Any] = {
         "search": how.search, "prune": not how.no_prune, "seed": split_options.seed or 0, "dtype": how.dtype,
-        "refit": final,
+        "refit": final, "validation": validation,
     }  # fmt: skip
     if out is None or journal is None or dry_run:
         _show_forecast(forecast_tuning(split, space, metrics, how.budget, **asked), output.json)

@@ -67,6 +67,7 @@ def tune(
     tell: LogCallback | None = None,
     refit: str | InteractionsLike = "train",
     baselines: bool = True,
+    validation: str = "auto",
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
@@ -113,6 +114,11 @@ def tune(
         that are not split are fitted whole in any case.
     baselines : bool, default True
         Measure EASE and EDLAE to compare with where the search does not come by them: about 4 inverses.
+    validation : {"auto", "last", "random"}, default "auto"
+        What is held out to choose on. ``"random"``: as said of ``data``. ``"last"``: the end of each user's history,
+        by time, or by the order of the file where the reader kept it (LightGCN's text): of a split's validation
+        users, or the last tenth of what each user has to train on. ``"auto"``: the last tenth where the split's test
+        is what came last (leave-last, time) and it has no validation part, else as random.
 
     Returns
     -------
@@ -133,7 +139,7 @@ def tune(
         raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if journal is not None and not isinstance(journal, str | os.PathLike):
         raise ParameterError(f"journal must be a path, got {journal!r}", parameter="journal")
-    prepared = _prepare(data, space, metric, budget, search, patience, prune, seed, dtype, progress, refit)
+    prepared = _prepare(data, space, metric, budget, search, patience, prune, seed, dtype, progress, refit, validation)
     path = None if journal is None else Path(journal)
     with Journal(path, prepared.identity) as log:
         store, kind, points, chosen = prepared.store(log, tell), prepared.kind, prepared.points, prepared.space
@@ -175,6 +181,7 @@ def forecast_tuning(
     dtype: str = "float32",
     refit: str | InteractionsLike = "train",
     baselines: bool = True,
+    validation: str = "auto",
 ) -> Forecast:
     """What :func:`deql.tune` would do with the same arguments, and how long that takes on this machine.
 
@@ -188,7 +195,7 @@ def forecast_tuning(
     >>> ahead.points, ahead.inverses, ahead.baselines, ahead.fits
     (2, 2, 3, 2)
     """
-    prepared = _prepare(data, space, metric, budget, search, 0, prune, seed, dtype, False, refit)
+    prepared = _prepare(data, space, metric, budget, search, 0, prune, seed, dtype, False, refit, validation)
     with Journal(None, prepared.identity) as log:
         ahead = forecast(prepared.store(log, None), prepared.kind, len(prepared.points), prepared.space, baselines)
     assert ahead is not None  # as nothing is measured yet
@@ -217,7 +224,7 @@ class _Prepared:
 
 def _prepare(
     data: SplitOrInteractions, space: SpaceLike, metric: str | Sequence[str], budget: int | str | None, search: str,
-    patience: int, prune: bool, seed: int, dtype: str, progress: bool, refit: str | InteractionsLike,
+    patience: int, prune: bool, seed: int, dtype: str, progress: bool, refit: str | InteractionsLike, validation: str,
 ) -> _Prepared:  # fmt: skip
     """Whatever is wrong with the arguments is said before any work."""
     chosen = as_space(space)
@@ -235,7 +242,7 @@ def _prepare(
     if not isinstance(prune, bool):
         raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
     final = refit_data(data, refit)
-    held = hold_out_validation(data, seed)
+    held = hold_out_validation(data, seed, validation)
     if final is not None:
         held = replace(held, final=final)
     full = Trainer(held, dtype, progress)
