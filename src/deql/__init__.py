@@ -48,6 +48,7 @@ __all__ = [
     "load_split",
     "objective",
     "plan",
+    "priors",
     "read_interactions",
     "rules",
     "set_threads",
@@ -60,7 +61,7 @@ __all__ = [
 __all__ += models.__all__
 
 if TYPE_CHECKING:
-    from deql import datasets, engines, objective, rules
+    from deql import datasets, engines, objective, priors, rules
     from deql._system.threads import set_threads
     from deql.data.clean import clean
     from deql.data.interactions import Interactions
@@ -115,5 +116,5 @@ __getattr__, __dir__ = lazy_exports(
             "TooLargeError", "UnknownItemError",
         ),
     },
-    modules=("datasets", "engines", "objective", "rules"),
+    modules=("datasets", "engines", "objective", "priors", "rules"),
 )  # fmt: skip

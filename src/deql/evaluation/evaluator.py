@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,10 +234,10 @@ def group_models(models: Sequence[Recommender]) -> list[list[int]]:
     >>> group_models([first, deql.Popularity(), first.with_rule(b=2.0)])
     [[0, 2], [1]]
     """
-    groups: dict[tuple[str, int], list[int]] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for position, model in enumerate(models):
         shared = model._shared_fit
-        groups.setdefault(("alone", position) if shared is None else ("shared", id(shared)), []).append(position)
+        groups.setdefault(("alone", position) if shared is None else ("shared", *map(id, shared)), []).append(position)
     return list(groups.values())
 
 

@@ -33,6 +33,8 @@ def parameters(model: Recommender) -> dict[str, Any]:
     {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'dtype': 'float32'}
     """
     values = {field.name: getattr(model, field.name) for field in _fields(model)}
+    if values.get("prior", model) is None:
+        del values["prior"], values["prior_weight"]
     if isinstance(values.get("engine"), Engine):
         values |= values["engine"].config
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
@@ -194,7 +196,7 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
         error.args = (f"{', '.join(names)}: ", *error.args)
         raise
     for other in copies[1:]:
-        other.share_fit(first)
+        other.share_fit(first, first.prior_)
     return dict(zip(names, copies, strict=True))
 
 

@@ -18,7 +18,17 @@ from deql.errors import ModelFileError
 from deql.io import container
 from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
-__all__ = ["FORMAT_VERSION", "ModelRecord", "checksum", "damage_reported", "fact", "read", "vector", "write"]
+__all__ = [
+    "FORMAT_VERSION",
+    "ModelRecord",
+    "checksum",
+    "damage_reported",
+    "fact",
+    "read",
+    "refuse_infinite",
+    "vector",
+    "write",
+]
 
 Number = TypeVar("Number", int, float)
 
@@ -122,6 +132,21 @@ def vector(arrays: Arrays, name: str, size: int, dtype: DTypeLike = np.float64) 
     if not (finite := np.isfinite(found)).all():
         raise ValueError(f"its {name} is not finite at place {int(finite.argmin())}")
     return found
+
+
+def refuse_infinite(what: str, *arrays: NDArray[np.floating]) -> None:
+    """Raise ValueError unless all numbers are finite; their extremes say so without an array of answers.
+
+    Examples
+    --------
+    >>> refuse_infinite("factors", np.array([1.0, np.inf]))
+    Traceback (most recent call last):
+    ...
+    ValueError: its factors are not all finite
+    """
+    for array in arrays:
+        if array.size and not np.isfinite([array.min(), array.max()]).all():
+            raise ValueError(f"its {what} are not all finite")
 
 
 def fact(facts: dict[str, Any], name: str, kind: type[Number]) -> Number:

@@ -14,6 +14,10 @@ from deql._system.threads import read_only
 __all__ = ["PackedSymmetric", "block_offset", "mirror_lower", "multiply"]
 
 
+_WIDEST_WHOLE = 512
+"""Columns up to which a matrix is one tile, whatever their number."""
+
+
 def block_offset(block: Any, n: int, tile: int) -> Any:
     """Where block column ``block`` starts in the flat store.
 
@@ -124,6 +128,28 @@ class PackedSymmetric:
     def copy(self) -> PackedSymmetric:
         """The same matrix in memory of its own."""
         return PackedSymmetric(self.n, self.tile, self.data.copy())
+
+    def grown(self, extra: int, value: float) -> PackedSymmetric:
+        """A copy with ``extra`` more rows and columns that hold ``value`` on the diagonal and nothing else.
+
+        A matrix that is cut keeps its tiles; one that is a single tile stays one while that is no wider than any.
+
+        Examples
+        --------
+        >>> PackedSymmetric.from_dense(np.array([[2.0, 1.0], [1.0, 3.0]]), tile=2).grown(1, 5.0).to_dense()
+        array([[2., 1., 0.],
+               [1., 3., 0.],
+               [0., 0., 5.]])
+        """
+        n = self.n + extra
+        whole = self.tile >= self.n
+        tile = min(n, _WIDEST_WHOLE) if whole else self.tile
+        larger = PackedSymmetric(n, tile, dtype=self.dtype)
+        cut = (self.block(0)[start:, start : start + tile] for start in range(0, self.n, tile))
+        for old, (_, block) in zip(cut if whole else (old for _, old in self.blocks()), larger.blocks(), strict=False):
+            block[: old.shape[0], : old.shape[1]] = old
+        larger.add_to_diagonal(np.concatenate([np.zeros(self.n), np.full(extra, float(value))]))
+        return larger
 
     @property
     def dtype(self) -> np.dtype[Any]:

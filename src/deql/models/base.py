@@ -90,8 +90,8 @@ class Recommender(BulkVerbs):
         return None
 
     @property
-    def _shared_fit(self) -> object | None:
-        """What fitted models have in common that are ranked in one pass. None: this model is ranked alone."""
+    def _shared_fit(self) -> tuple[object, ...] | None:
+        """The very objects that fitted models share if they are ranked in one pass. None: this one is ranked alone."""
         return None
 
     @abstractmethod
@@ -130,7 +130,11 @@ class Recommender(BulkVerbs):
         -------
         self
         """
-        return self._fit_keeping(as_interactions(data), self._learn, keep_data)
+        return self._fit_keeping(self._catalogue(as_interactions(data)), self._learn, keep_data)
+
+    def _catalogue(self, data: Interactions) -> Interactions:
+        """The interactions with all items that the model is to know: a prior may know more of them."""
+        return data
 
     def _fit_keeping(self, data: Interactions, learn: Callable[[Interactions], None], keep_data: bool) -> Self:
         self._fit(data, learn)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from deql._system.checks import check_range, check_switch
 from deql.errors import ParameterError
 from deql.models.linear import LinearAutoencoder
+from deql.models.rule_model import RuleModel
 from deql.rules import decoupled, relaxed, ridge_of_gram
 
 __all__ = ["DEQL", "DLAE", "EASE", "EDLAE", "LAE", "RDLAE", "RLAE"]
@@ -24,7 +25,7 @@ class _Decoupled(LinearAutoencoder):
     def _rule(self, precision_diagonal: NDArray[np.float64]) -> Vectors:
         return decoupled(
             precision_diagonal, self.gram_diagonal_, l2=self._ridge, dropout=self._dropped,
-            b=self._kept_weight, zero_diagonal=self._zero_diagonal,
+            b=self._kept_weight, zero_diagonal=self._zero_diagonal, prior=self._prior_diagonals(),
         )  # fmt: skip
 
 
@@ -141,7 +142,10 @@ class _Relaxed(LinearAutoencoder):
         check_range("xi", self.xi, 0.0, 1.0)
 
     def _rule(self, precision_diagonal: NDArray[np.float64]) -> Vectors:
-        return relaxed(precision_diagonal, self.gram_diagonal_, l2=self._ridge, dropout=self._dropped, xi=self.xi)
+        return relaxed(
+            precision_diagonal, self.gram_diagonal_, l2=self._ridge, dropout=self._dropped, xi=self.xi,
+            prior=self._prior_diagonals(),
+        )  # fmt: skip
 
 
 @dataclass(eq=False, repr=False)
@@ -277,4 +281,4 @@ class DEQL(_Decoupled):
         check_switch("zero_diagonal", self.zero_diagonal)
 
 
-LinearAutoencoder._rule_kinds = (DEQL, RDLAE)
+RuleModel._rule_kinds = (DEQL, RDLAE)

@@ -17,7 +17,7 @@ from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, read_only, run_slices
 from deql.data.matrices import check_compressed
 from deql.errors import ParameterError
-from deql.io.model_file import vector
+from deql.io.model_file import refuse_infinite, vector
 from deql.models.base import Recommender
 from deql.ranking.candidates import add_exactly
 from deql.ranking.shortlist import rank_scores, user_bounds
@@ -219,14 +219,7 @@ class FactoredAutoencoder(StoredWeights):
             raise ValueError("the factors are of another type")
         if len(self.left_) != len(self.items_):
             raise ValueError("the factors and the ids of items differ in number")
-        _refuse_infinite("factors", self.left_, self.right_)
-
-
-def _refuse_infinite(what: str, *arrays: NDArray[np.floating]) -> None:
-    """Raise ValueError unless all numbers are finite; their extremes say so without an array of answers."""
-    for array in arrays:
-        if array.size and not np.isfinite([array.min(), array.max()]).all():
-            raise ValueError(f"its {what} are not all finite")
+        refuse_infinite("factors", self.left_, self.right_)
 
 
 @njit(cache=True, nogil=True)
@@ -334,4 +327,4 @@ class ExplicitAutoencoder(StoredWeights):
         if self.weights_.dtype not in (np.float32, np.float64):
             raise ValueError(f"weights of the type {self.weights_.dtype}")
         # Of a dense W no more than a vector: all of it would be read for that.
-        _refuse_infinite("weights", arrays["values"] if "values" in arrays else self.weights_.diagonal())
+        refuse_infinite("weights", arrays["values"] if "values" in arrays else self.weights_.diagonal())

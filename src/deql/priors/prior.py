@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.describe import short_repr
 from deql.data import Interactions
+
+if TYPE_CHECKING:
+    from deql.priors.feature_space import FeatureSpace
 
 __all__ = ["Prior", "PriorWeights"]
 
@@ -26,12 +29,15 @@ class PriorWeights:
         None stands for the identity: ``left`` is n × n then.
     scale, diagonal : ndarray of float64
         n numbers each.
+    features : FeatureSpace or None
+        What it was made of, where that is features of the items: new items are placed by it.
     """
 
     left: NDArray[np.float32]
     right: NDArray[np.float32] | None
     scale: NDArray[np.float64]
     diagonal: NDArray[np.float64]
+    features: FeatureSpace | None = None
 
     def to_dense(self) -> NDArray[np.float64]:
         """W₀ as a dense n × n array: for small n."""

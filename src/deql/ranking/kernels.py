@@ -2,7 +2,8 @@
 
 Scores are X·W with W = P·diag(gain) + diag(shift), so the score of item i is
 gain_i·Σ_j x_j·P_ji plus x_i·shift_i if the user has i. An entry of P in row r ≥ column c is
-``data[base[c] + r·width[c]]`` (see PackedSymmetric.addresses).
+``data[base[c] + r·width[c]]`` (see PackedSymmetric.addresses). A prior adds left·rightᵀ·diag(scale) to W
+(see :mod:`deql.ranking.prior_term`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numba import njit
 from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import add_exactly, cut_back, keep_best, score_candidates, select_best, sort_best
 from deql.ranking.prefetch import LINE, prefetch
+from deql.ranking.prior_term import prior_entry
 
 __all__ = ["SPARE", "contributions", "finish_users", "pack_strips", "scan_users", "score_pairs"]
 
@@ -30,14 +32,19 @@ of that and one of rounded parts by m·2⁻⁵¹ + 3·2⁻⁵³: twice their sum
 
 
 @njit(cache=True, nogil=True)
-def contributions(data, base, width, gain, shift, items, values, target, out):  # type: ignore[no-untyped-def]
+def contributions(  # type: ignore[no-untyped-def]
+    data, base, width, gain, shift, left, right, scale, items, values, target, out
+):
     """Fill ``out`` with x_j·W_{j,target} for each item j of a history and return their sum.
 
     The parts are rounded so that they add up exactly (see :func:`~deql.ranking.candidates.add_exactly`).
+    ``left``, ``right`` and ``scale`` are those of :func:`~deql.ranking.prior_term.prior_arrays`.
     """
     for t in range(len(items)):
         row, column = max(items[t], target), min(items[t], target)
         weight = np.float64(data[base[column] + row * width[column]]) * gain[target]
+        if left.shape[1] > 0:
+            weight += scale[target] * prior_entry(left, right, items[t], target)
         if items[t] == target:
             weight += shift[target]
         out[t] = weight * values[t]
@@ -231,8 +238,8 @@ def scan_users(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def finish_users(  # type: ignore[no-untyped-def]
-    first, last, data, base, width, gains, shifts, indptr, indices, values, allowed, exclude_seen, keep,
-    by_item, sizes, exact, found_sums, found_items, found, out_items, out_scores,
+    first, last, data, base, width, gains, shifts, left, right, scales, indptr, indices, values, allowed,
+    exclude_seen, keep, by_item, sizes, exact, found_sums, found_items, found, out_items, out_scores,
 ):  # fmt: skip
     """Write the best items of users ``first`` … ``last − 1``, by their exact scores, into the outputs.
 
@@ -267,12 +274,16 @@ def finish_users(  # type: ignore[no-untyped-def]
             gap = scores[k - 1] - bar if fill == keep else np.inf
             tie = ROUNDING * len(history) * sizes[m, u]
             decided = not exact
+            if left.shape[1] > 0:
+                decided, gap = False, 0.0
             for t in range(1, fill):
                 decided &= scores[t - 1] - scores[t] > tie
             if not decided:
                 if gap > tie:
                     for t in range(fill):
-                        scores[t] = contributions(data, base, width, gain, shift, history, weights, items[t], parts)
+                        scores[t] = contributions(
+                            data, base, width, gain, shift, left, right, scales[m], history, weights, items[t], parts
+                        )
                 else:
                     # Too close for the scan's sums to say who is in: score every item exactly.
                     fill = 0
@@ -282,7 +293,9 @@ def finish_users(  # type: ignore[no-untyped-def]
                             p += 1
                         seen = p < len(history) and history[p] == item
                         if allowed[item] and not (seen and exclude_seen):
-                            scores[fill] = contributions(data, base, width, gain, shift, history, weights, item, parts)
+                            scores[fill] = contributions(
+                                data, base, width, gain, shift, left, right, scales[m], history, weights, item, parts
+                            )
                             items[fill] = item
                             fill += 1
                             if fill == room:
@@ -296,11 +309,14 @@ def finish_users(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def score_pairs(  # type: ignore[no-untyped-def]
-    first, last, data, base, width, gain, shift, indptr, indices, values, pair_indptr, pair_indices, out
-):
+    first, last, data, base, width, gain, shift, left, right, scale, indptr, indices, values,
+    pair_indptr, pair_indices, out,
+):  # fmt: skip
     """Write the exact score of each stored column of the pairs' rows ``first`` … ``last − 1`` into ``out``."""
     for u in range(first, last):
         items, history = indices[indptr[u] : indptr[u + 1]], values[indptr[u] : indptr[u + 1]]
         parts = np.empty(len(items))
         for p in range(pair_indptr[u], pair_indptr[u + 1]):
-            out[p] = contributions(data, base, width, gain, shift, items, history, pair_indices[p], parts)
+            out[p] = contributions(
+                data, base, width, gain, shift, left, right, scale, items, history, pair_indices[p], parts
+            )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["PriorTerm"]
+from deql._system.threads import read_only
+
+__all__ = ["PriorTerm", "prior_arrays", "prior_diagonal", "prior_entry"]
 
 
 class PriorTerm(NamedTuple):
@@ -26,3 +29,64 @@ class PriorTerm(NamedTuple):
     left: NDArray[np.float32]
     right: NDArray[np.float32] | None
     scale: NDArray[np.float64]
+
+
+def prior_arrays(
+    prior: PriorTerm | None,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64]]:
+    """``left``, ``right`` and ``scale`` as kernels take them: without columns where there is no prior.
+
+    ``right`` has no columns where it is the identity. Read-only, as those of a file are.
+
+    Examples
+    --------
+    >>> [array.shape for array in prior_arrays(None)]
+    [(0, 0), (0, 0), (0,)]
+    """
+    none = np.zeros((0, 0), np.float32)
+    if prior is None:
+        return read_only(none), read_only(none), read_only(np.zeros(0))
+    left, right = (np.ascontiguousarray(none if given is None else given, np.float32) for given in prior[:2])
+    return read_only(left), read_only(right), read_only(np.ascontiguousarray(prior.scale, np.float64))
+
+
+@njit(cache=True, nogil=True)
+def prior_entry(left, right, j, i):  # type: ignore[no-untyped-def]
+    """Entry (j, i) of left·rightᵀ.
+
+    In float64, where products of float32 are exact, by partial sums in an order of its own: the same to the last
+    bit in every kernel.
+    """
+    if right.shape[1] == 0:
+        return np.float64(left[j, i])
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = left.shape[1] - left.shape[1] % 4
+    for t in range(0, whole, 4):
+        a += np.float64(left[j, t]) * np.float64(right[i, t])
+        b += np.float64(left[j, t + 1]) * np.float64(right[i, t + 1])
+        c += np.float64(left[j, t + 2]) * np.float64(right[i, t + 2])
+        d += np.float64(left[j, t + 3]) * np.float64(right[i, t + 3])
+    total = (a + b) + (c + d)
+    for t in range(whole, left.shape[1]):
+        total += np.float64(left[j, t]) * np.float64(right[i, t])
+    return total
+
+
+def prior_diagonal(left: NDArray[np.float32], right: NDArray[np.float32] | None) -> NDArray[np.float64]:
+    """The diagonal of left·rightᵀ, to the last bit as it is in scores.
+
+    Examples
+    --------
+    >>> prior_diagonal(np.float32([[1, 2], [3, 4]]), np.float32([[1, 1], [0, 2]]))
+    array([3., 8.])
+    """
+    left, right, _ = prior_arrays(PriorTerm(left, right, np.zeros(0)))
+    out = np.empty(len(left))
+    _fill_diagonal(left, right, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _fill_diagonal(left, right, out):  # type: ignore[no-untyped-def]
+    for i in range(len(out)):
+        out[i] = prior_entry(left, right, i, i)

@@ -26,6 +26,7 @@ from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import contributions
 from deql.ranking.prefetch import LINE
+from deql.ranking.prior_term import prior_arrays
 
 __all__ = ["QuantisedRows"]
 
@@ -171,7 +172,7 @@ class QuantisedRows:
         slices = min(users, max(4 * threads if threads > 1 else 1, users // _USERS_PER_SLICE))
         run(
             _rank_users, even_bounds(users, slices), self.codes, self.steps, self.roots, factors,
-            *self.stored, gains, shifts,
+            *self.stored, gains, shifts, *prior_arrays(None)[:2], np.zeros((len(gains), 0)),
             matrix.indptr, matrix.indices, matrix.data.astype(self.precision.dtype, copy=False),
             allowed, exclude_seen, items, scores,
         )  # fmt: skip
@@ -370,8 +371,8 @@ def _shortlist(sums, errors, factors, bar, others):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True)
 def _rank_users(  # type: ignore[no-untyped-def]
-    first, last, codes, steps, roots, factors, data, base, width, gains, shifts, indptr, indices, values,
-    allowed, exclude_seen, out_items, out_scores,
+    first, last, codes, steps, roots, factors, data, base, width, gains, shifts, left, right, scales,
+    indptr, indices, values, allowed, exclude_seen, out_items, out_scores,
 ):  # fmt: skip
     models, k = gains.shape[0], out_items.shape[2]
     sums, errors = np.empty(codes.shape[1], np.float32), np.empty(steps.shape[1], np.float32)
@@ -390,7 +391,9 @@ def _rank_users(  # type: ignore[no-untyped-def]
             items = _shortlist(sums, errors, factors[m], bar, seen)
             scores = np.empty(len(items))
             for t in range(len(items)):
-                scores[t] = contributions(data, base, width, gains[m], shifts[m], history, given, items[t], parts)
+                scores[t] = contributions(
+                    data, base, width, gains[m], shifts[m], left, right, scales[m], history, given, items[t], parts
+                )
             sort_best(scores, items, len(items))
             best = min(k, len(items))
             out_items[m, u, :best], out_scores[m, u, :best] = items[:best], scores[:best]

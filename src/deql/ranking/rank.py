@@ -17,6 +17,7 @@ from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.ranking import NO_ITEM
 from deql.ranking.kernels import SPARE, finish_users, pack_strips, scan_users
+from deql.ranking.prior_term import PriorTerm, prior_arrays
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -28,6 +29,9 @@ __all__ = ["rank"]
 
 Candidates = tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]
 """Sums and columns, users × room, and how many each user has."""
+
+Factors = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64]]
+"""Left, right and scales, models × n, of a prior."""
 
 _USERS_PER_SLICE = 2**16
 _CANDIDATE_BYTES = 2**28
@@ -54,6 +58,7 @@ def rank(
     exact: bool = True,
     on_device: DevicePacked | None = None,
     rows: QuantisedRows | None = None,
+    prior: PriorTerm | None = None,
     report: ProgressCallback | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k best columns of X·W for each row of X, and their scores.
@@ -85,6 +90,8 @@ def rank(
     rows : QuantisedRows, optional
         The rows of P once more: much faster for a few histories on a large model. Items and exact scores
         stay the same. Not used with ``squares`` or ``on_device``, nor for numbers near the limits of floats.
+    prior : PriorTerm, optional
+        Adds left·rightᵀ·diag(scale) to W; scales of shape (models, n) for several models.
     report : callable, optional
         Called as ``report(done, total)``.
 
@@ -111,6 +118,9 @@ def rank(
     items = np.full((len(gains), users, k), NO_ITEM, np.int32)
     scores = np.full((len(gains), users, k), np.nan)
     sums = np.zeros((len(gains), 0)) if squares is None else np.atleast_2d(squares)
+    left, right, scales = prior_arrays(prior)
+    scales = np.broadcast_to(scales, (len(gains), scales.shape[-1]))
+    factors = left, right, np.ascontiguousarray(scales)
     keep = k + SPARE
     # All models' candidates, should no two want the same, and as many again as one wants; never more than all items.
     room = min((len(gains) + 1) * keep + 16, n + 1)
@@ -123,7 +133,13 @@ def rank(
             part = matrix if slices == 1 else matrix[first:last]
             told = None if report is None else partial(_report_slice, report, done, slices)
             best = items[:, first:last], scores[:, first:last]
-            if rows is not None and squares is None and on_device is None and rows.covers(gains, shifts, part):
+            if (
+                rows is not None
+                and prior is None
+                and squares is None
+                and on_device is None
+                and rows.covers(gains, shifts, part)
+            ):
                 rows.rank(run, gains, shifts, part, exclude_seen, allowed, *best)
                 if told is not None:
                     told(1, 1)
@@ -138,7 +154,7 @@ def rank(
                 histories = part.indptr, part.indices, part.data
                 squared = None if squares is None else sums[:, first:last]
                 candidates = scan(Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, squared, told))
-            _finish(run, precision, gains, shifts, part, exclude_seen, allowed, keep, exact, candidates, *best)
+            _finish(run, precision, gains, shifts, factors, part, exclude_seen, allowed, keep, exact, candidates, *best)
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 
 
@@ -200,6 +216,7 @@ def _finish(
     precision: PackedSymmetric,
     gains: NDArray[np.float64],
     shifts: NDArray[np.float64],
+    factors: Factors,
     matrix: csr_array,
     exclude_seen: bool,
     allowed: NDArray[np.bool_],
@@ -216,7 +233,7 @@ def _finish(
     if not exclude_seen:
         sizes += abs(matrix).max(axis=1).toarray() * abs(shifts).max(axis=1)[:, None]
     run(
-        finish_users, _user_bounds(matrix), *precision.stored(), gains, shifts,
+        finish_users, _user_bounds(matrix), *precision.stored(), gains, shifts, *factors,
         matrix.indptr, matrix.indices, matrix.data.astype(precision.dtype, copy=False),
         allowed, exclude_seen, keep, np.ascontiguousarray(gains.T), sizes, exact, *candidates, items, scores,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from deql.errors import ParameterError
 from deql.evaluation.model_groups import model_spec
 from deql.evaluation.significance import LEVEL, is_tied
 from deql.metrics import lower_is_better
-from deql.models.linear import LinearAutoencoder
+from deql.models.rule_model import RuleModel
 from deql.plotting.figures import figure
 from deql.tuning.importance import effect_panel, effects
 from deql.tuning.notebook import curve_html, tuning_html, tuning_repr
@@ -170,7 +170,7 @@ class Tuning:
         The model that the winner is tied with, if another than the winner has the best value.
     """
 
-    model: LinearAutoencoder
+    model: RuleModel
     table: pl.DataFrame
     metric: str
     best: dict[str, Any]

@@ -81,7 +81,7 @@ class Disk(Engine):
         least = least_budget(n, dtype)
         budget = resources.memory // 2 if self.memory is None else parse_bytes(self.memory)
         pivot = widest_pivot(n, size.tile, dtype, max(budget, least))
-        more, disk = working_memory(n, size.tile, dtype, pivot) + size.work, disk_needed(n, dtype)
+        more, disk = working_memory(n, size.tile, dtype, pivot) + size.work + size.beside, disk_needed(n, dtype)
         if os.name != "posix":
             why = "it needs Linux or macOS"
         elif resources.unreachable:

@@ -37,12 +37,15 @@ class Problem:
         Of the users, Λ; None for 1 each.
     dtype : {"float32", "float64"}
         Type of the Gram matrix and its inverse.
+    beside : int, default 0
+        Bytes that are to stay free beside P, for what it is multiplied with.
     """
 
     matrix: csr_array
     added: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
     dtype: str = "float32"
+    beside: int = 0
 
 
 @dataclass(frozen=True, eq=False)

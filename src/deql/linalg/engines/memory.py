@@ -52,6 +52,7 @@ class Memory(Engine):
         # The Gram matrix's work arrays are gone before the sweep's panels come.
         buffers = _BUFFERS + BUFFER * min(thread_count(), MOST_CALLERS)
         more = size.matrices * size.packed + max(2 * size.n * size.tile * size.itemsize, size.work) + buffers
+        more += size.beside
         why = lacking("memory", more, resources.memory)
         if self.memory is not None and more > (allowed := parse_bytes(self.memory)):
             why = why or f"it needs {show_bytes(more)} of memory, and was given {show_bytes(allowed)}"

@@ -48,12 +48,15 @@ class ProblemSize:
         Users × items; None if only the number of items is known.
     matrices : int, default 1
         How many of n × n there are at once: 2 where a Gram matrix is kept, to be inverted with other ridges.
+    beside : int, default 0
+        Bytes of memory that are needed beside them, for the factors of a prior.
     """
 
     n: int
     dtype: str
     matrix: Any = None
     matrices: int = 1
+    beside: int = 0
 
     @property
     def stored(self) -> int:

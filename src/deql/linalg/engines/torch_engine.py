@@ -79,8 +79,9 @@ class Torch(Engine):
         held = size.stored + INTERPRETER
         whole = device_memory(size.n, size.dtype, size.matrices)
         if self.device == "cpu":
+            whole += size.beside
             return Requirement(self.name, whole + held, why_not=lacking("memory", whole, resources.memory))
-        more = size.packed + _TORCH  # P is kept in memory in the end
+        more = size.packed + size.beside + _TORCH  # P is kept in memory in the end
         chosen = next(iter(resources.devices), None)
         if chosen is None:
             missing = "there is no CUDA device" if self.device is None else f"there is no device {self.device}"

@@ -17,6 +17,7 @@ __all__ = ["DevicePacked", "free_bytes", "memory_watched", "open_device", "pinne
 
 _SLAB_NUMBERS = 2**24
 _PART = 2**26
+_COLUMNS = 4096
 
 
 def open_device(name: str | None = None) -> torch.device:
@@ -214,6 +215,22 @@ class DevicePacked(PackedSymmetric):
                     rows[first:].T @ vectors[start + top + first : start + top + len(rows)]
                 )
         return np.asarray(product.cpu().numpy().reshape(x.shape))
+
+    def thin_product(self, thin: NDArray[np.floating]) -> NDArray[np.float32]:
+        """P·U in float32, in the host's memory, a few thousand columns at a time; products are of the type of P."""
+        product = np.empty(thin.shape, np.float32)
+        for start in range(0, thin.shape[1], _COLUMNS):
+            some = slice(start, start + _COLUMNS)
+            with memory_watched(f"a prior of {self.n:,} items", self.device):
+                given = torch.from_numpy(np.array(thin[:, some], order="C")).to(self.device, self.data.dtype)
+                into = torch.zeros_like(given)
+                for top, block in self.blocks():
+                    bottom = top + block.shape[1]
+                    # The diagonal tile is stored whole: it acts once, and what lies below it twice.
+                    into[top:bottom].addmm_(block.T, given[top:])
+                    into[bottom:].addmm_(block[bottom - top :], given[top:bottom])
+            product[:, some] = into.float().cpu().numpy()
+        return product
 
     @property
     def dtype(self) -> np.dtype[Any]:

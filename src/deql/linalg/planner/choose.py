@@ -89,13 +89,15 @@ class Auto(Engine):
         return engine.requirement(size, resources)
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
-        engine = choose_engine(problem.matrix, engine=self, dtype=problem.dtype)
+        engine = choose_engine(problem.matrix, engine=self, dtype=problem.dtype, beside=problem.beside)
         if isinstance(engine, Torch):
             try:
                 return engine.solve(problem, stage)
             except DeviceError as error:  # somebody else was faster
                 warnings.warn(f"{error}; fitted in memory instead", stacklevel=2)
-                engine = choose_engine(problem.matrix, engine=Memory(self.memory), dtype=problem.dtype)
+                engine = choose_engine(
+                    problem.matrix, engine=Memory(self.memory), dtype=problem.dtype, beside=problem.beside
+                )
         return engine.solve(problem, stage)
 
     def without_folder(self) -> Auto:
@@ -166,7 +168,7 @@ def candidate_engines(engine: Engine) -> dict[str, Engine]:
 
 
 def choose_engine(
-    data: PlannedData, *, engine: str | Engine = "auto", dtype: str = "float32", matrices: int = 1
+    data: PlannedData, *, engine: str | Engine = "auto", dtype: str = "float32", matrices: int = 1, beside: int = 0
 ) -> Engine:
     """The engine that a fit uses, after a look at what is free: nothing is measured, and little is read.
 
@@ -176,6 +178,8 @@ def choose_engine(
         As in :func:`deql.plan`.
     matrices : int, default 1
         2 for a Gram matrix that is kept while copies of it are inverted, as tuning does.
+    beside : int, default 0
+        Bytes that are needed beside them.
 
     Returns
     -------
@@ -194,7 +198,7 @@ def choose_engine(
     """
     requested = as_engine(engine)
     requested.check(dtype)
-    size = replace(problem_size(data, dtype), matrices=matrices)
+    size = replace(problem_size(data, dtype), matrices=matrices, beside=beside)
     if size.n <= _SMALL and isinstance(requested, Auto | Memory) and requested.memory is None:
         return Memory()
     wants_device = isinstance(requested, Torch) or (
@@ -343,5 +347,5 @@ def solve(
         return where.invert(shared.copy(), problem.added, stage)
     chosen = as_engine(engine)
     if not isinstance(chosen, Auto):  # which looks for itself, and has something to fall back on
-        chosen = choose_engine(problem.matrix, engine=chosen, dtype=problem.dtype)
+        chosen = choose_engine(problem.matrix, engine=chosen, dtype=problem.dtype, beside=problem.beside)
     return chosen.solve(problem, stage)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deql._system import html
+from deql._system.checks import check_whole
 from deql._system.formatting import show_bytes, show_seconds
 from deql._system.tables import Cell, Grid
 from deql.errors import ParameterError
@@ -128,6 +129,7 @@ def plan(
     folder: str | os.PathLike[str] | None = None,
     device: str | None = None,
     calibrate: bool = True,
+    prior_rank: int = 0,
 ) -> Plan:
     """What fitting would take: engine, memory, disk and time, without fitting.
 
@@ -145,6 +147,8 @@ def plan(
         The torch engine's, such as ``"cuda:1"``. An engine that is an object has these three itself.
     calibrate : bool, default True
         Take about a second to measure how fast this machine is, and predict the time.
+    prior_rank : int, default 0
+        Columns of a prior's thin factors; the number of items for a prior that is an n × n matrix.
 
     Returns
     -------
@@ -170,6 +174,9 @@ def plan(
     candidates = candidate_engines(requested if isinstance(engine, Engine) else Auto(memory, folder, device))
     folder, device = getattr(candidates["disk"], "folder", None), getattr(candidates["torch"], "device", None)
     size, resources = problem_size(data, dtype), find_resources(folder, device=device)
+    # U, V and P·U in float32; without V, which is the identity then, where U is as wide as P.
+    rank = check_whole("prior_rank", prior_rank, least=0)
+    size = dataclasses.replace(size, beside=4 * size.n * rank * (2 if rank >= size.n else 3))
     chosen = choose(requested, candidates, size, resources)
     # Under the engine's own name, also where it left the counting to another.
     needs = [dataclasses.replace(one.requirement(size, resources), engine=name) for name, one in candidates.items()]

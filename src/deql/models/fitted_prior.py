@@ -1,0 +1,146 @@
+"""What a fit leaves of a prior: P·W₀ as two thin factors, and the diagonals that rules need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.io.container import Arrays
+from deql.io.model_file import refuse_infinite, vector
+from deql.linalg.packed import PackedSymmetric
+from deql.linalg.thin_product import thin_product
+from deql.priors.prior import PriorWeights
+from deql.ranking.prior_term import prior_diagonal
+from deql.rules import PriorDiagonals
+
+if TYPE_CHECKING:
+    from deql.linalg.engines.torch_packed import DevicePacked
+
+__all__ = ["FittedPrior"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPrior:
+    """A prior W₀ = U·Vᵀ·diag(scale) + diag(diagonal) beside a P: P·W₀ = left·Vᵀ·diag(scale) + P·diag(diagonal).
+
+    Attributes
+    ----------
+    left : ndarray of float32, n × rank
+        P·U.
+    right : ndarray of float32, n × rank, or None
+        V; None for the identity, where ``left`` is n × n.
+    scale, diagonal : ndarray of float64
+        Of W₀.
+    own, image : ndarray of float64
+        The diagonals of W₀ and of P·W₀.
+
+    Examples
+    --------
+    >>> P = PackedSymmetric.from_dense(np.float32([[2, 1], [1, 2]]), tile=2)
+    >>> W0 = PriorWeights(np.float32([[1], [0]]), np.float32([[1], [3]]), np.ones(2), np.zeros(2))
+    >>> FittedPrior.of(W0, P).image
+    array([2., 3.])
+    """
+
+    left: NDArray[np.float32]
+    right: NDArray[np.float32] | None
+    scale: Vector
+    diagonal: Vector
+    own: Vector
+    image: Vector
+
+    @classmethod
+    def of(
+        cls, weights: PriorWeights, precision: PackedSymmetric, on_device: DevicePacked | None = None
+    ) -> FittedPrior:
+        """The one product that a prior costs, P·U, where P is.
+
+        Parameters
+        ----------
+        weights : PriorWeights
+        precision : PackedSymmetric
+            P in memory, or mapped from a file.
+        on_device : DevicePacked, optional
+            P once more, on a device, which then multiplies.
+        """
+        left = thin_product(precision, weights.left) if on_device is None else on_device.thin_product(weights.left)
+        right = None if weights.right is None else np.ascontiguousarray(weights.right, np.float32)
+        own = weights.scale * prior_diagonal(weights.left, right) + weights.diagonal
+        image = weights.scale * prior_diagonal(left, right) + weights.diagonal * precision.diagonal()
+        return cls(left, right, weights.scale, weights.diagonal, own, image)
+
+    @cached_property
+    def products(self) -> Vector:
+        """The diagonal of left·rightᵀ, to the last bit as it is in scores."""
+        return prior_diagonal(self.left, self.right)
+
+    @cached_property
+    def largest(self) -> Vector:
+        """What no entry of each column of left·rightᵀ passes in size."""
+        if self.right is None:
+            return np.asarray(np.maximum(self.left.max(axis=0), -self.left.min(axis=0)), np.float64)
+        left, right = (np.sqrt(np.einsum("ij,ij->i", one, one, dtype=np.float64)) for one in (self.left, self.right))
+        return np.asarray(left.max() * right)
+
+    def to_dense(self) -> NDArray[np.float64]:
+        """left·rightᵀ as a dense n × n array: for small n."""
+        left = self.left.astype(np.float64)
+        return left if self.right is None else left @ self.right.astype(np.float64).T
+
+    def diagonals(self, m: float) -> PriorDiagonals:
+        """What a rule must know, if so much of l2 pulls towards W₀."""
+        return PriorDiagonals(m, self.own, self.image)
+
+    def weights(
+        self, gain: Vector, shift: Vector, m: float, precision_diagonal: Vector, column_scale: Vector
+    ) -> tuple[Vector, Vector, Vector]:
+        """From W = P·diag(gain) + diag(shift) + m·P·W₀, each column scaled, to the form that is kept.
+
+        Parameters
+        ----------
+        gain, shift : ndarray of float64
+            A rule's, with this prior.
+        m : float
+        precision_diagonal : ndarray of float64
+            diag(P).
+        column_scale : ndarray of float64
+            What multiplies each column of W.
+
+        Returns
+        -------
+        gain, shift, scale : ndarray of float64
+            W = P·diag(gain) + diag(shift) + left·rightᵀ·diag(scale). The diagonal, as scores compute it, is zero
+            exactly where that of the rule is.
+        """
+        own = ((gain * precision_diagonal + m * self.image) + shift) * column_scale
+        gain, scale = (gain + m * self.diagonal) * column_scale, m * self.scale * column_scale
+        return gain, own - (precision_diagonal * gain + scale * self.products), scale
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """Arrays and plain facts that a model file keeps."""
+        arrays: Arrays = {f"prior_{name}": getattr(self, name) for name in ("left", *_VECTORS)}
+        return arrays if self.right is None else arrays | {"prior_right": self.right}, {}
+
+    @classmethod
+    def from_state(cls, arrays: Arrays, facts: dict[str, Any], n: int) -> FittedPrior:
+        """What :meth:`state` gave, for n items; raises ValueError or KeyError if it is not of a prior."""
+        left, right = arrays["prior_left"], arrays.get("prior_right")
+        if left.ndim != 2 or left.shape != (n, n if right is None else left.shape[1]):
+            raise ValueError(f"its prior has {' × '.join(map(str, left.shape))} numbers for {n} items")
+        if right is not None and right.shape != left.shape:
+            raise ValueError("the factors of its prior differ in shape")
+        for factor in (left, right):
+            if factor is not None and factor.dtype != np.float32:
+                raise ValueError(f"the factors of its prior are of {factor.dtype}")
+        # Of n × n numbers no more than the diagonal, which is read anyway: all of it would be read for that.
+        refuse_infinite("prior's factors", *([left.diagonal()] if right is None else [left, right]))
+        return cls(left, right, *(vector(arrays, f"prior_{name}", n) for name in _VECTORS))
+
+
+_VECTORS = ("scale", "diagonal", "own", "image")

@@ -1,0 +1,44 @@
+"""How strong a prior is whose own scale is arbitrary: as strong as fits the interactions best."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from deql.priors.prior import PriorWeights
+
+__all__ = ["fitted_scale"]
+
+
+def fitted_scale(matrix: csr_array, weights: PriorWeights) -> float:
+    """The number c with which R·W₀·c fits R best in least squares: c = ⟨R, R·W₀⟩ / ‖R·W₀‖²; 0 where R·W₀ is 0.
+
+    With W₀ = U·Vᵀ·diag(s) + diag(d) and Y = R·U nothing of users × items is made: ‖Y·Vᵀ·diag(s)‖² is
+    ⟨YᵀY, Vᵀ·diag(s²)·V⟩, and what the diagonal adds touches the entries of R alone.
+
+    Parameters
+    ----------
+    matrix : csr_array
+        R, users × items.
+    weights : PriorWeights
+        W₀, of low rank.
+
+    Examples
+    --------
+    >>> R = csr_array(np.array([[1.0, 1.0], [1.0, 0.0]]))
+    >>> U = np.array([[1.0], [1.0]], np.float32)
+    >>> W = PriorWeights(U, U, np.full(2, 2.0), np.zeros(2))
+    >>> fitted_scale(R, W), np.sum(R @ W.to_dense() * R) / np.sum((R @ W.to_dense()) ** 2)
+    (0.25, np.float64(0.25))
+    """
+    if weights.right is None:
+        raise ValueError("a prior that is n × n is taken as it is")
+    right = weights.right.astype(np.float64) * weights.scale[:, None]
+    images = matrix @ weights.left.astype(np.float64)
+    # ⟨R, Y·Vᵀ⟩ by item: (RᵀY)_i·V_i.
+    thin = np.einsum("ik,ik->i", matrix.T @ images, right)
+    squares = np.asarray(matrix.multiply(matrix).sum(axis=0), np.float64).ravel()
+    matched = thin.sum() + squares @ weights.diagonal
+    norm = np.sum((images.T @ images) * (right.T @ right))
+    norm += 2.0 * (thin @ weights.diagonal) + squares @ weights.diagonal**2
+    return float(matched / norm) if norm > 0 else 0.0
