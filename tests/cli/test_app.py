@@ -21,7 +21,8 @@ from tests.cli.test_cli import refusal
     [("deql.cli", *one) for one in COMMANDS.items()] + [("deql.cli.data", *one) for one in DATA_COMMANDS.items()],
 )
 def test_the_list_says_what_the_command_says_of_itself(package, name, listed):
-    command = getattr(import_module(f"{package}.{name}"), name)
+    function = name.replace("-", "_")
+    command = getattr(import_module(f"{package}.{function}"), function)
     first = inspect.cleandoc(command.__doc__).partition("\n\n")[0]
     assert " ".join(first.split()) == listed
 

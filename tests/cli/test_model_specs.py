@@ -3,6 +3,8 @@ import pytest
 import deql
 from deql.cli.model_specs import is_model_file, parse_spec, parse_specs
 from deql.errors import ModelFileError, ParameterError
+from deql.evaluation.model_groups import describe, model_spec, parameters
+from deql.priors import LowPass
 
 
 @pytest.mark.parametrize(
@@ -17,6 +19,14 @@ from deql.errors import ModelFileError, ParameterError
         ("deql:zero_diagonal=no", deql.DEQL()),
         ("rdlae:xi=0.2,user_power=-0.5,dtype=float64", deql.RDLAE(xi=0.2, user_power=-0.5, dtype="float64")),
         ("popularity", deql.Popularity()),
+        ("deql:l2=80,prior=lowpass", deql.DEQL(80.0, prior=LowPass())),
+        (
+            "ease:prior=lowpass,prior_rank=64,l2=8,prior_power_in=.3,prior_weight=.5",
+            deql.EASE(8.0, prior=LowPass(64, 0.3), prior_weight=0.5),
+        ),
+        ("deql:prior=lowpass:rank=64,prior_power_in=.3", deql.DEQL(prior=LowPass(64, 0.3))),
+        ("deql:prior=none", deql.DEQL()),
+        ("deql:prior=none,prior_weight=0.5", deql.DEQL(prior_weight=0.5)),
     ],
 )
 def test_what_is_typed_is_what_is_made(text, expected):
@@ -43,6 +53,20 @@ def test_what_is_typed_is_what_is_made(text, expected):
         ("popularity:l2=1", "it has none"),
         ("ease:progress=true", "no parameter 'progress'"),
         ("ease:dtype=int8", "dtype must be"),
+        ("deql:prior=lowpas", r"deql:prior=lowpas: there is no prior 'lowpas' \(did you mean lowpass\?\)"),
+        ("deql:prior", "deql:prior: prior needs a value, such as prior=lowpass"),
+        ("deql:prior=", "prior needs a value"),
+        ("deql:prior=lowpass,prior=none", "prior is given twice"),
+        ("deql:prior_rank=5", "deql:prior_rank=5: prior_rank needs a prior, such as prior=lowpass"),
+        ("deql:prior_weight=5", "prior_weight needs a prior"),
+        ("deql:prior=lowpass,prior_rnk=5", r"the prior lowpass has no parameter 'rnk' \(did you mean rank\?\)"),
+        ("deql:prior=lowpass,prior_rank=5,prior_rank=6", "rank is given twice"),
+        ("deql:prior=lowpass,power_in=0.3", r"no parameter 'power_in' \(did you mean prior_power_in\?\)"),
+        ("deql:prior=lowpass,prior_weight=-1", "prior_weight must be a number from 0 up, got -1"),
+        ("deql:prior=lowpass,prior_weight=nan", "prior_weight must be a number"),
+        ("deql:prior=features", "features needs a file first, such as features:items.parquet"),
+        ("deql:prior=model", "model needs a file first, such as model:last-month.deql"),
+        ("slim:prior=lowpass", "slim has no parameter 'prior'"),
     ],
 )
 def test_nonsense_is_explained(text, message):
@@ -78,3 +102,36 @@ def test_an_arithmetic_may_be_called_as_it_was_in_version_0_1():
 def test_an_engine_that_is_none_is_refused():
     with pytest.raises(deql.ParameterError, match="engine must be 'auto'"):
         parse_spec("ease:engine=gpu")
+
+
+PRIORS = [
+    deql.DEQL(80.0, prior=LowPass()),
+    deql.DEQL(80.0, prior=LowPass(64, 0.1 + 0.2, 0.7), prior_weight=0.25, popularity_power=0.1),
+    deql.EASE(prior=LowPass(1)),
+]
+
+
+@pytest.mark.parametrize("model", PRIORS, ids=repr)
+def test_what_is_written_of_a_prior_is_read_again(model):
+    assert parse_spec(model_spec(model)).get_params() == model.get_params()
+
+
+def test_a_prior_is_written_whole():
+    assert model_spec(PRIORS[1]).endswith(
+        ",popularity_power=0.1,prior=lowpass,prior_rank=64,prior_power_in=0.30000000000000004,prior_power_out=0.7,"
+        "prior_weight=0.25"
+    )
+
+
+def test_models_with_priors_have_short_and_different_names():
+    assert [describe(model) for model in PRIORS] == [
+        "DEQL l2=80 prior=lowpass",
+        "DEQL l2=80 popularity_power=0.1 prior=lowpass prior_rank=64 prior_power_in=0.3 prior_power_out=0.7 "
+        "prior_weight=0.25",
+        "EASE prior=lowpass prior_rank=1",
+    ]
+
+
+def test_a_model_without_a_prior_is_described_as_before():
+    assert "prior" not in " ".join(parameters(deql.EASE()))
+    assert "prior" not in model_spec(deql.DEQL(prior_weight=0.7))

@@ -36,6 +36,7 @@ COMMANDS = {
     "recommend": "Recommend items for a history, for users by id, or for every user of a table.",
     "similar": "Items that having ITEM speaks for most.",
     "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
+    "add-items": "Put new items into a model that was fitted with item features. No fit.",
     "serve": "Serve models over HTTP, with a page to look at them. Ctrl-C ends it, SIGHUP reads the files again.",
     "reproduce": "Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after "
     "a kill.",
@@ -68,7 +69,8 @@ def _lazy_group(package: str, commands: Mapping[str, str], **options: Any) -> ty
             if name is not None and name in commands:
                 adapt_to_limits()
                 alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-                alone.command(name, cls=CommandWithPage)(getattr(import_module(f"{package}.{name}"), name))
+                function = name.replace("-", "_")
+                alone.command(name, cls=CommandWithPage)(getattr(import_module(f"{package}.{function}"), function))
                 _listen_for_the_end()
                 if _is_program:
                     announce_compiling(say)
@@ -198,7 +200,7 @@ def _typed(arguments: Sequence[str], option: str) -> bool:
 
 def _options(arguments: Sequence[str]) -> Mapping[str, Any]:
     """Options of the command that ran, by parameter; none of one that was not imported: memory may be short by now."""
-    path = arguments[: 2 if list(arguments[:1]) == ["data"] else 1]
+    path = [name.replace("-", "_") for name in arguments[: 2 if list(arguments[:1]) == ["data"] else 1]]
     command = getattr(sys.modules.get(".".join(["deql.cli", *path])), path[-1] if path else "", None)
     return {} if command is None else inspect.signature(command).parameters
 

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import typer
 
 from deql.cli import data_source
-from deql.cli.model_specs import parse_specs, split_name
+from deql.cli.model_specs import parse_specs, spec_files, split_name
 from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import print_grid, progress_wanted, say
 from deql.cli.written_files import check_outputs
@@ -85,7 +85,7 @@ def compare(
                 f"{name} has weights of its own, which cannot be fitted anew on every split: use deql evaluate"
             )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
-    output.check(data, table.items, *(Path(split_name(model)[1]) for model in models))
+    output.check(data, table.items, *spec_files(models))
     chosen = split_options.chosen(protocol)
     found = data_source.open_source(data, table, protocol, chosen, form != "text")
     for name in named:

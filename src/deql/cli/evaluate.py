@@ -13,7 +13,7 @@ import typer
 from deql import evaluation
 from deql._system.tables import Cell, Grid, number
 from deql.cli import data_source
-from deql.cli.model_specs import parse_specs, split_name
+from deql.cli.model_specs import parse_specs, spec_files
 from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import print_grid, print_json, progress_wanted, say
 from deql.cli.written_files import check_outputs
@@ -69,7 +69,7 @@ def evaluate(
     """Fit models on a split's training part, or load them, and evaluate them on the users held out."""
     wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
-    output.check(data, table.items, *(Path(split_name(model)[1]) for model in models))
+    output.check(data, table.items, *spec_files(models))
     chosen = split_options.chosen(protocol)
     split = data_source.as_split(data_source.open_source(data, table, protocol, chosen, output.json), protocol, chosen)
     target = split.test if on == "test" else split.validation

@@ -13,9 +13,10 @@ import typer
 import deql
 from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
-from deql.cli.model_specs import MODEL_KINDS, parse_spec, typed_parameters
+from deql.cli.model_specs import MODEL_KINDS, parse_spec, spec_files, typed_parameters
 from deql.cli.options import AsJson, KeepData, TableOptions, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
+from deql.cli.prior_options import PriorOptions, fitted_facts, fitted_words, planned_rank, planned_words
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError, TileFileError
 from deql.evaluation.model_groups import parameters
@@ -68,6 +69,7 @@ def fit(
     ] = False,
     json: AsJson = False,
     *,
+    priors: PriorOptions,
     engines: EngineOptions,
     table: TableOptions,
 ) -> None:
@@ -76,15 +78,15 @@ def fit(
         "l2": l2, "dropout": dropout, "b": b, "zero_diagonal": zero_diagonal, "xi": xi,
         "user_power": user_power, "popularity_power": popularity_power, "dtype": dtype,
     }  # fmt: skip
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in given.items() if value is not None} | priors.chosen()
     if auto:
         engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
     space = _space(model, chosen) if auto else None
-    estimator: Any = None if auto else _estimator(model, chosen, engines.parameters())
+    estimator: Any = None if auto else _estimator(model, chosen, engines.parameters(), priors)
     if dry_run and not isinstance(estimator, LinearAutoencoder):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
     if out is not None:
-        check_outputs(out, inputs=[data, table.items], tiles=engines.tiles(out))
+        check_outputs(out, inputs=[data, table.items, *spec_files([model]), *priors.files()], tiles=engines.tiles(out))
     elif not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     engines.use()
@@ -94,10 +96,14 @@ def fit(
         say(f"read {interactions.n_users:,} users, {interactions.n_items:,} items, "
             f"{interactions.n_interactions:,} interactions")  # fmt: skip
     tiles = engines.tiles(out)
-    planned = engines.planned(interactions, dtype, tiles)
     if out is None or dry_run:
-        plan = deql.plan(**planned)
-        print_json(plan.to_dict()) if json else print(plan)
+        catalogue = interactions if estimator.prior is None else estimator.prior.with_items(interactions)
+        planned = engines.planned(catalogue, dtype, tiles) | {"prior_rank": planned_rank(estimator, catalogue)}
+        plan, prior = deql.plan(**planned), planned_words(estimator, interactions, catalogue)
+        if json:
+            print_json(plan.to_dict() | ({} if prior is None else {"prior": prior}))
+        else:
+            print(plan, *filter(None, [prior]), sep="\n\n")
         return
     begin = time.perf_counter()
     tuning = None
@@ -112,7 +118,7 @@ def fit(
     seconds = time.perf_counter() - begin
     estimator.progress = False
     if keep_data:
-        estimator._kept = interactions
+        estimator._kept = estimator._catalogue(interactions)
     with kept_until_saved(tiles):
         estimator.save(out)
     kind = type(estimator).__name__
@@ -145,12 +151,15 @@ def fit(
             "seconds",
             "complete",
         )
+        facts |= fitted_facts(estimator, interactions)
         print_json(facts | ({"tuning": {name: getattr(tuning, name) for name in names}} if tuning else {}))
     else:
         if tuning:
             for sentence in summary_sentences(tuning):
                 print_words(sentence)
             print_words(f"As it can be typed: {tuning.spec}")
+        if (prior := fitted_words(estimator)) is not None:
+            say(prior)
         ran = [f"{engine} engine"] if engine else [f"{solver} solver"] if solver else []
         ran += [] if residual is None else [f"residual {residual:.0e}"]
         how = f" ({', '.join(ran)})" if ran else ""
@@ -161,13 +170,13 @@ def fit(
         raise typer.Exit(130)
 
 
-def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str]) -> Any:
+def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str], priors: PriorOptions) -> Any:
     """The model as asked for, not fitted yet; ``engine`` is what was typed of that."""
     estimator: Any = parse_spec(spec, files=False)
     linear = isinstance(estimator, LinearAutoencoder)
     name = spec.partition(":")[0].strip().lower()
     for parameter in (*chosen, *engine):
-        option = option_name(parameter)
+        option = priors.option(parameter)
         if parameter not in estimator.get_params() and not (linear and parameter in engine):
             advice = (
                 f": say {name}:solver=sparse or dense" if parameter == "engine" and hasattr(estimator, "solver") else ""
@@ -179,6 +188,8 @@ def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str]) 
     if linear:
         given = {**chosen, "engine": engine_from_config({**as_engine(estimator.engine).config, **engine})}
     estimator.set_params(**given, progress=progress_wanted())
+    if "prior_weight" in chosen and estimator.prior is None:
+        raise ParameterError("--prior-weight needs a prior: say --prior lowpass, or --item-features FILE")
     estimator._check_parameters()
     return estimator
 

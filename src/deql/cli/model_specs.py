@@ -1,23 +1,29 @@
-"""Models as people type them: ``ease:l2=80``, ``popularity``, the path of a model file, or ``mine=`` before any."""
+"""Models as people type them: ``ease:l2=80``, ``popularity``, the path of a model file, or ``mine=`` before any.
+
+A prior is typed beside a model's own parameters, and its parameters with ``prior_`` before them:
+``deql:l2=80,prior=lowpass,prior_rank=512,prior_weight=0.2``. :func:`deql.evaluation.model_groups.model_spec` writes
+what is read here.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from deql import models
+from deql._system.specs import Parameter, parameter_names, parse_parameters, split_parts
 from deql.cli.output import did_you_mean
 from deql.errors import ParameterError
-from deql.evaluation.model_groups import describe, parameters, unique_names
+from deql.evaluation.model_groups import describe, spec_fields, unique_names
 from deql.models import Recommender, load
+from deql.priors import Prior
+from deql.priors.specs import parse_prior, prior_file, prior_parameters
 
-__all__ = ["MODEL_KINDS", "is_model_file", "parse_spec", "parse_specs", "split_name", "typed_parameters"]
+__all__ = ["MODEL_KINDS", "is_model_file", "parse_spec", "parse_specs", "spec_files", "split_name", "typed_parameters"]
 
 MODEL_KINDS = {name.lower(): name for name in models.MODEL_NAMES if name != "CustomLinear"}
 """Names on the command line and the models behind them, but those whose weights are handed over in Python."""
-
-_SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def is_model_file(text: str) -> bool:
@@ -25,10 +31,10 @@ def is_model_file(text: str) -> bool:
 
     Examples
     --------
-    >>> is_model_file("books.deql"), is_model_file("deql:b=2")
-    (True, False)
+    >>> is_model_file("books.deql"), is_model_file("deql:b=2"), is_model_file("deql:prior=model:books.deql")
+    (True, False, False)
     """
-    return text.endswith(".deql") or (text.partition(":")[0].lower() not in MODEL_KINDS and Path(text).is_file())
+    return text.partition(":")[0].lower() not in MODEL_KINDS and (text.endswith(".deql") or Path(text).is_file())
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -70,29 +76,57 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
             + (", or a model file" if files else "")
         )
     kind: Any = getattr(models, MODEL_KINDS[name.strip().lower()])
-    fields = parameters(kind())
-    if "engine" in fields:  # whose only parameter that is not of the machine is named beside it
-        fields |= {"arithmetic": None}
-    types = {field.name: str(field.type) for field in dataclasses.fields(kind)} | {"arithmetic": "str"}
-    chosen: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in rest.split(","))):
-        parameter, given, value = (piece.strip() for piece in part.partition("="))
-        if parameter == "precision" and "arithmetic" in fields:  # as it was called in version 0.1
-            parameter = "arithmetic"
-        if parameter not in fields:
-            has = f"it has {', '.join(fields)}" if fields else "it has none"
-            raise ParameterError(
-                f"{text}: {name} has no parameter {parameter!r}{did_you_mean(parameter, fields)}; {has}"
-            )
-        if parameter in chosen:
-            raise ParameterError(f"{text}: {parameter} is given twice")
-        chosen[parameter] = _value(text, parameter, value if given else None, fields[parameter], types[parameter])
+    known = {field.name: Parameter(field.default, str(field.type)) for field in spec_fields(kind)}
+    if "engine" in known:  # whose only parameter that is not of the machine is named beside it
+        known["arithmetic"] = Parameter(None, "str")
+    parts = split_parts(rest)
+    if "arithmetic" in known:  # as it was called in version 0.1
+        parts = [part.replace("precision", "arithmetic", 1) if part.startswith("precision") else part for part in parts]
+    prior = None
+    if "prior" in known:
+        prior, parts = _take_prior(text, parts, set(known))
+        known |= {name: Parameter(None, "str") for name in ({} if prior is None else prior_parameters(prior))}
+    chosen = parse_parameters(text, name, parts, known)
     try:
-        model: Recommender = kind(**kind._from_config(chosen))
+        model: Recommender = kind(**kind._from_config(chosen), **({} if prior is None else {"prior": prior}))
         model._check_parameters()
     except ParameterError as error:
         raise ParameterError(f"{text}: ", *error.args, parameter=error.parameter) from None
     return model
+
+
+def spec_files(texts: Iterable[str]) -> list[Path]:
+    """Files that models are read from, or their priors."""
+    files = []
+    for text in (split_name(text)[1] for text in texts):
+        given = (part.partition("=") for part in split_parts(text.partition(":")[2]))
+        named = [text] if is_model_file(text) else [prior_file(value) for name, _, value in given if name == "prior"]
+        files += [Path(file) for file in named if file is not None]
+    return files
+
+
+def _take_prior(text: str, parts: list[str], known: set[str]) -> tuple[Prior | None, list[str]]:
+    """The prior of a specification, and the parts that are not of it."""
+    named = list(zip(parameter_names(parts), parts, strict=True))
+    given = [part.partition("=")[2].strip() for name, part in named if name == "prior"]
+    own = [part for name, part in named if name.startswith("prior_") and name not in known]
+    needing = [name for name, _ in named if name.startswith("prior_")]
+    if len(given) > 1:
+        raise ParameterError(f"{text}: prior is given twice")
+    if not given and needing:
+        raise ParameterError(f"{text}: {needing[0]} needs a prior, such as prior=lowpass")
+    if given and not given[0]:
+        raise ParameterError(f"{text}: prior needs a value, such as prior=lowpass")
+    if not given:
+        return None, parts
+    words = given[0]
+    for part in own:
+        words += ("," if ":" in words else ":") + part.removeprefix("prior_")
+    rest = [part for name, part in named if name != "prior" and part not in own]
+    try:
+        return parse_prior(words, load), rest
+    except ParameterError as error:
+        raise ParameterError(f"{text}: ", *error.args, parameter=error.parameter) from None
 
 
 def parse_specs(texts: list[str]) -> tuple[dict[str, Recommender], set[str]]:
@@ -120,21 +154,4 @@ def typed_parameters(text: str) -> set[str]:
     >>> sorted(typed_parameters("deql:l2=80,zero_diagonal"))
     ['l2', 'zero_diagonal']
     """
-    return {name for part in text.partition(":")[2].split(",") if (name := part.partition("=")[0].strip())}
-
-
-def _value(spec: str, parameter: str, text: str | None, default: Any, kind: str) -> Any:
-    if isinstance(default, bool):
-        if text is None or text.lower() in _SWITCHES:
-            return text is None or _SWITCHES[text.lower()]
-        raise ParameterError(f"{spec}: {parameter} must be true or false, got {text!r}")
-    if not text:
-        such_as = "" if default is None else f", such as {parameter}={default}"
-        raise ParameterError(f"{spec}: {parameter} needs a value{such_as}")
-    if "str" in kind:
-        return text
-    whole = "int" in kind
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        raise ParameterError(f"{spec}: {parameter} must be a {'whole ' * whole}number, got {text!r}") from None
+    return set(parameter_names(split_parts(text.partition(":")[2])))

@@ -7,16 +7,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from deql._system.describe import own_first
+from deql._system.specs import written
 from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics, evaluate
 from deql.linalg.engines.engine import Engine
 from deql.models.base import NOT_SERIALISED, Recommender
+from deql.priors.specs import prior_parameters
 from deql.split import HeldOut
 
 __all__ = [
-    "LogCallback", "describe", "fit_and_evaluate", "model_spec", "name_models", "parameters", "sharing", "unique_names",
+    "LogCallback", "describe", "fit_and_evaluate", "model_spec", "name_models", "parameters", "sharing", "spec_fields",
+    "unique_names",
 ]  # fmt: skip
 
 LogCallback = Callable[[str], None]
@@ -32,9 +35,10 @@ def parameters(model: Recommender) -> dict[str, Any]:
     >>> parameters(deql.EASE(80.0))  # doctest: +NORMALIZE_WHITESPACE
     {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'dtype': 'float32'}
     """
-    values = {field.name: getattr(model, field.name) for field in _fields(model)}
-    if values.get("prior", model) is None:
-        del values["prior"], values["prior_weight"]
+    values = {field.name: getattr(model, field.name) for field in spec_fields(model)}
+    if "prior" in values:  # whose parameters come in its place, and which has none if it is none
+        prior, weight = values.pop("prior"), values.pop("prior_weight")
+        values |= {} if prior is None else prior_parameters(prior) | {"prior_weight": weight}
     if isinstance(values.get("engine"), Engine):
         values |= values["engine"].config
     return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
@@ -50,7 +54,7 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
     'DEQL l2=80 b=2 zero_diagonal'
     """
     words = [model._display_name]
-    defaults = {field.name: field.default for field in _fields(model)}
+    defaults = {field.name: field.default for field in spec_fields(model)} | _prior_defaults(model)
     for name, value in parameters(model).items():
         if value != defaults.get(name) or name in shown:
             number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -61,8 +65,8 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
 def model_spec(model: Recommender) -> str:
     """A model as it is typed on the command line, to the last digit, so that it reads back the same.
 
-    Its own parameters are all there, those that all models share where they were changed; where it is fitted
-    (the engine) is not.
+    Its own parameters and those of its prior are all there, those that all models share where they were changed;
+    where it is fitted (the engine) is not.
 
     Examples
     --------
@@ -70,13 +74,13 @@ def model_spec(model: Recommender) -> str:
     >>> model_spec(deql.DEQL(l2=30.0, dropout=0.1 + 0.2, popularity_power=0.1))
     'deql:l2=30,dropout=0.30000000000000004,b=0.5,popularity_power=0.1'
     """
-    values, words = parameters(model), []
-    for field in _fields(model):
-        value = values[field.name]
-        if field.name == "engine" or (value == field.default and (field.kw_only or isinstance(value, bool))):
+    defaults = {field.name: field.default for field in spec_fields(model) if field.kw_only or field.type == "bool"}
+    words = []
+    for name, value in parameters(model).items():
+        of_prior = name.startswith("prior")
+        if name in ("engine", "arithmetic") or value is None or (value == defaults.get(name) and not of_prior):
             continue
-        text = f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
-        words.append(field.name if value is True else f"{field.name}={text}")
+        words.append(name if value is True else f"{name}={written(value)}")
     return type(model).__name__.lower() + (f":{','.join(words)}" if words else "")
 
 
@@ -200,5 +204,13 @@ def _fit_together(models: Sequence[Recommender], names: Sequence[str], train: In
     return dict(zip(names, copies, strict=True))
 
 
-def _fields(model: Recommender) -> list[dataclasses.Field[Any]]:
+def spec_fields(model: Recommender | type[Recommender]) -> list[dataclasses.Field[Any]]:
+    """The fields that describe a model or a kind of models, its own before those that all share."""
     return [field for field in own_first(model) if field.name not in NOT_SERIALISED]
+
+
+def _prior_defaults(model: Recommender) -> dict[str, Any]:
+    """What the parameters of a model's prior are unless they were changed, by their names beside the model's."""
+    prior = getattr(model, "prior", None)
+    fields = dataclasses.fields(prior) if dataclasses.is_dataclass(prior) else ()
+    return {f"prior_{field.name}": field.default for field in fields}

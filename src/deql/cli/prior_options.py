@@ -1,0 +1,110 @@
+"""What a model is pulled towards, as asked for on the command line, and what came of it in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import typer
+
+from deql._system.tables import counted
+from deql.cli.output import option_name
+from deql.data import Interactions
+from deql.errors import ParameterError
+from deql.models import load
+from deql.priors.feature_basis import RANK as MOST_FEATURES
+from deql.priors.low_pass import RANK as DEFAULT_RANK
+from deql.priors.specs import features_of, parse_prior, prior_file, prior_kind
+
+__all__ = ["PriorOptions", "fitted_facts", "fitted_words", "planned_rank", "planned_words"]
+
+
+@dataclass(frozen=True)
+class PriorOptions:
+    """A prior and how much of the ridge is its, as asked for on the command line."""
+
+    section: ClassVar[str] = "What the ridge pulls towards"
+
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="lowpass:rank=512, features:items.parquet,l2=10, model:last-month.deql, or none.", metavar="PRIOR"
+        ),
+    ] = None
+    prior_weight: Annotated[
+        float | None, typer.Option(help="Share of the ridge that pulls towards the prior (0.2).")
+    ] = None
+    item_features: Annotated[
+        Path | None,
+        typer.Option(help="Table of items' features, also of new ones: --prior features:FILE.", metavar="FILE"),
+    ] = None
+
+    def chosen(self) -> dict[str, Any]:
+        """The parameters of a model that were typed."""
+        if self.prior is not None and self.item_features is not None:
+            raise ParameterError(
+                "--item-features is a prior of its own: leave out --prior, or say "
+                f"--prior features:{self.item_features} with what else is to be chosen after it: ,l2=10"
+            )
+        chosen: dict[str, Any] = {}
+        if self.item_features is not None:
+            chosen["prior"] = features_of(str(self.item_features))
+        elif self.prior is not None:
+            chosen["prior"] = parse_prior(self.prior, load)
+        return chosen | ({} if self.prior_weight is None else {"prior_weight": self.prior_weight})
+
+    def option(self, parameter: str) -> str:
+        """The option that a parameter was typed as."""
+        return option_name("item_features" if parameter == "prior" and self.item_features is not None else parameter)
+
+    def files(self) -> list[Path]:
+        """What the prior is read from."""
+        file = self.item_features or (prior_file(self.prior) if self.prior else None)
+        return [] if file is None else [Path(file)]
+
+
+_WORDS = {"lowpass": "a low pass", "features": "items' features", "model": "another model", "matrix": "a matrix"}
+
+
+def fitted_words(model: Any) -> str | None:
+    """What a fitted model's prior is, in a sentence; None if it has none."""
+    if (fitted := getattr(model, "prior_", None)) is None:
+        return None
+    n = len(model.items_)
+    size = f"{n:,} × {n:,} weights" if fitted.right is None else f"rank {fitted.right.shape[1]:,}"
+    return f"the prior, {_WORDS[prior_kind(model.prior)]}, has {size}: {model.prior_weight:g} of the ridge pulls to it"
+
+
+def fitted_facts(model: Any, data: Interactions) -> dict[str, Any]:
+    """The same for machines: rank, items that only the prior knows and, of features, items without any."""
+    if (fitted := getattr(model, "prior_", None)) is None:
+        return {}
+    facts: dict[str, Any] = {"rank": fitted.left.shape[1], "further_items": len(model.items_) - data.n_items}
+    if fitted.features is not None:
+        filled = np.diff(fitted.features.features.indptr)[: data.n_items]
+        facts["items_without_features"] = int((filled == 0).sum())
+    return {"prior": facts}
+
+
+def planned_rank(model: Any, data: Interactions) -> int:
+    """How many columns the factors of a model's prior will have at most; 0 if it has none."""
+    if (prior := getattr(model, "prior", None)) is None:
+        return 0
+    other = getattr(prior, "other", None)
+    if hasattr(other, "left_"):
+        return int(other.left_.shape[1])
+    ranks = {"lowpass": getattr(prior, "rank", None) or DEFAULT_RANK, "features": MOST_FEATURES}
+    return min(data.n_items, ranks.get(prior_kind(prior), data.n_items))
+
+
+def planned_words(model: Any, data: Interactions, catalogue: Interactions) -> str | None:
+    """What a prior will add to a fit, in a sentence; None if there is none."""
+    rank, n = planned_rank(model, catalogue), catalogue.n_items
+    if not rank:
+        return None
+    kind, further = prior_kind(model.prior), n - data.n_items
+    most = "at most " if kind == "features" else ""
+    new = f"; {counted(further, 'item', 'items')} that nobody has will be among the others" if further else ""
+    return f"The prior, {_WORDS[kind]} of {most}rank {rank:,}, is in that: one product with the inverse{new}."

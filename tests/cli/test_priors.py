@@ -1,0 +1,242 @@
+"""Priors on the command line: fitting with them, comparing models that have them, and items added afterwards."""
+
+import json
+
+import polars as pl
+import pytest
+
+import deql
+from deql.cli.app import run
+from deql.priors import ItemFeatures, LowPass, Model
+
+FILMS = {
+    "movieId": [1, 2, 3, 4, 5, 9],
+    "title": ["Toys", "Heat", "Love", "Kiss", "Bang", "New love"],
+    "genres": ["Comedy|Family", "Crime", "Comedy|Romance", "Romance", "Crime|War", "Comedy|Romance"],
+}
+SEEN = {1: [1, 3], 2: [1, 3, 4], 3: [2, 5], 4: [2, 5, 1], 5: [3, 4], 6: [3, 1, 2], 7: [4, 3], 8: [5, 2, 6]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Histories, films of which nobody has seen the last, a film without features, and models of them."""
+    path = tmp_path_factory.mktemp("films")
+    pairs = [(user, film) for user, films in SEEN.items() for film in films]
+    pl.DataFrame(pairs, schema=["userId", "movieId"], orient="row").write_csv(path / "ratings.csv")
+    pl.DataFrame(FILMS).write_csv(path / "movies.csv")
+    pl.DataFrame({"movieId": [10, 11], "genres": ["Romance", "Western|Crime"]}).write_csv(path / "new.csv")
+    fitted = ["fit", str(path / "ratings.csv"), "--l2", "2"]
+    assert run([*fitted, "--item-features", str(path / "movies.csv"), "-o", str(path / "films.deql")]) == 0
+    assert run([*fitted, "-o", str(path / "plain.deql")]) == 0
+    return path
+
+
+def answer(capsys, *arguments):
+    capsys.readouterr()
+    assert run([*map(str, arguments), "--json"]) == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    return json.loads(out), err
+
+
+def told(capsys, *arguments):
+    capsys.readouterr()
+    assert run([*map(str, arguments)]) == 0, capsys.readouterr().err
+    return capsys.readouterr()
+
+
+def refusal(capsys, *arguments):
+    capsys.readouterr()
+    assert run([*map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err.strip().splitlines()[-1]
+
+
+def same(path, model):
+    found = deql.load(path)
+    return found.items_.tolist() == model.items_.tolist() and (found.weights() == model.weights()).all()
+
+
+class TestFit:
+    def fit(self, capsys, folder, *options):
+        return told(capsys, "fit", folder / "ratings.csv", "-o", folder / "one.deql", "--l2", 2, *options).err
+
+    @pytest.fixture
+    def data(self, folder):
+        return deql.read_interactions(folder / "ratings.csv")
+
+    def test_a_low_pass_is_that_of_python(self, capsys, folder, data):
+        err = self.fit(capsys, folder, "--prior", "lowpass:rank=3,power_in=0.3", "--prior-weight", 0.4)
+        assert "the prior, a low pass, has rank 3: 0.4 of the ridge pulls to it" in err
+        assert same(folder / "one.deql", deql.DEQL(2.0, prior=LowPass(3, 0.3), prior_weight=0.4).fit(data))
+
+    def test_item_features_are_those_of_python(self, capsys, folder, data):
+        file = folder / "movies.csv"
+        err = self.fit(capsys, folder, "--item-features", file)
+        assert "1 item that nobody has, known by features alone" in err
+        assert "1 item without features (6)" in err
+        assert "the prior, items' features, has rank" in err
+        assert same(folder / "one.deql", deql.DEQL(2.0, prior=ItemFeatures(file)).fit(data))
+
+    def test_parameters_of_features_stand_behind_the_file(self, capsys, folder, data):
+        file = folder / "movies.csv"
+        self.fit(capsys, folder, "--prior", f"features:{file},l2=3,item=movieId")
+        assert same(folder / "one.deql", deql.DEQL(2.0, prior=ItemFeatures(file, 3.0)).fit(data))
+
+    def test_last_months_model(self, capsys, folder, data):
+        err = self.fit(capsys, folder, "--prior", f"model:{folder / 'plain.deql'}", "--prior-weight", 1)
+        assert "the prior, another model, has 6 × 6 weights: 1 of the ridge" in err
+        expected = deql.DEQL(2.0, prior=Model(deql.load(folder / "plain.deql")), prior_weight=1.0).fit(data)
+        assert same(folder / "one.deql", expected)
+
+    def test_none_is_none(self, capsys, folder, data):
+        assert "prior" not in self.fit(capsys, folder, "--prior", "none")
+        assert same(folder / "one.deql", deql.DEQL(2.0).fit(data))
+
+    def test_a_prior_in_the_model_takes_a_weight_beside_it(self, capsys, folder, data):
+        self.fit(capsys, folder, "-m", "deql:prior=lowpass,prior_rank=3", "--prior-weight", 0.7)
+        assert same(folder / "one.deql", deql.DEQL(2.0, prior=LowPass(3), prior_weight=0.7).fit(data))
+
+    def test_facts_for_machines(self, capsys, folder):
+        file = folder / "movies.csv"
+        facts, _ = answer(
+            capsys, "fit", folder / "ratings.csv", "-o", folder / "one.deql", "--item-features", file, "--l2", 2
+        )
+        assert facts["prior"] == {"rank": facts["prior"]["rank"], "further_items": 1, "items_without_features": 1}
+        assert facts["parameters"]["prior"] == f"features:{file}"
+
+    def test_a_plan_counts_the_prior(self, capsys, folder):
+        typed = ["fit", folder / "ratings.csv", "--dry-run", "--l2", 2]
+        out = told(capsys, *typed, "--prior", "lowpass:rank=3").out
+        assert "The prior, a low pass of rank 3, is in that: one product with the inverse." in out
+        out = told(capsys, *typed, "--item-features", folder / "movies.csv").out
+        assert "items' features of at most rank 7, is in that" in out
+        assert "1 item that nobody has will be among the others" in out
+        assert "prior" not in told(capsys, *typed).out
+        assert "low pass" in answer(capsys, *typed, "--prior", "lowpass")[0]["prior"]
+
+    @pytest.mark.parametrize(
+        ("typed", "message"),
+        [
+            (["--prior", "lowpas"], "there is no prior 'lowpas' (did you mean lowpass?)"),
+            (["--prior", "lowpass:rank=7"], "rank 7"),
+            (["--prior", "lowpass:rank=x"], "rank must be a whole number, got 'x'"),
+            (["--prior", "lowpass", "--prior-weight", "-1"], "--prior-weight must be a number from 0 up, got -1.0"),
+            (["--prior", "lowpass", "--prior-weight", "nan"], "--prior-weight must be a number from 0 up, got nan"),
+            (["--prior", "lowpass", "--prior-weight", "x"], "Invalid value for '--prior-weight'"),
+            (["--prior-weight", "0.5"], "--prior-weight needs a prior: say --prior lowpass, or --item-features FILE"),
+            (["--prior", "none", "--prior-weight", "0.5"], "--prior-weight needs a prior"),
+            (["-m", "slim", "--prior", "lowpass"], "--prior does not belong to the model slim"),
+            (["-m", "slim", "--item-features", "movies.csv"], "--item-features does not belong to the model slim"),
+            (["-m", "deql:prior=lowpass", "--prior", "none"], "prior is given twice, in deql:prior=lowpass and as --prior"),
+            (["-m", "deql:prior=none", "--item-features", "movies.csv"], "and as --item-features"),
+            (
+                ["--prior", "lowpass", "--item-features", "movies.csv"],
+                "--item-features is a prior of its own: leave out --prior, or say --prior features:movies.csv",
+            ),
+            (["--item-features", "nothing.csv"], "there is no file nothing.csv with the features"),
+            (["--prior", "features:nothing.csv"], "there is no file nothing.csv with the features"),
+            (["--prior", "features"], "features needs a file first, such as features:items.parquet"),
+            (["--prior", "features:movies.csv,l2=-1"], "l2 must be"),
+            (["--prior", "features:movies.csv,item=film"], "no column 'film': say features:movies.csv,item=… with one of"),
+            (["--item-features", "columns.csv"], "say features:columns.csv,item=… with one of 'a', 'b'"),
+            (["--item-features", "others.csv"], "others.csv has none of the items of the interactions"),
+            (["--item-features", "ids.csv"], "ids.csv has ids and nothing else"),
+            (["--item-features", "same.csv"], "empty or the same for all items"),
+            (["--item-features", "."], "there is no file . with the features"),
+            (["--item-features", "plain.deql"], "plain.deql"),
+            (["--prior", "model:nothing.deql"], "there is no model file nothing.deql"),
+            (["--prior", "model:movies.csv"], "movies.csv"),
+            (["--prior", "model:letters.deql"], "has no item in common with the data"),
+            (["--prior", "model:popular.deql"], "a model as a prior must be one whose scores are X @ W"),
+            (["--item-features", "one.deql"], "one.deql is used twice"),
+        ],
+    )  # fmt: skip
+    def test_nonsense_gets_a_sentence_and_writes_nothing(self, capsys, folder, monkeypatch, typed, message):
+        monkeypatch.chdir(folder)
+        out = folder / "one.deql"
+        before = out.read_bytes() if out.exists() else None
+        if not (folder / "ids.csv").exists():
+            tables = {
+                "columns": {"a": [1, 2], "b": [1, 2]}, "others": {"item": ["x", "y"], "b": [1, 2]},
+                "ids": {"item": [1, 2]}, "same": {"item": [1, 2, 3, 4, 5], "kind": ["a"] * 5},
+            }  # fmt: skip
+            for name, columns in tables.items():
+                pl.DataFrame(columns).write_csv(f"{name}.csv")
+            letters = deql.Interactions.from_pairs(list("aabb"), list("xyxz"))
+            deql.EASE(1.0).fit(letters).save("letters.deql")
+            deql.Popularity().fit(deql.read_interactions("ratings.csv")).save("popular.deql")
+        assert message in refusal(capsys, "fit", "ratings.csv", "-o", "one.deql", *typed)
+        assert (out.read_bytes() if out.exists() else None) == before
+
+
+class TestColdItems:
+    def test_are_recommended_and_count_as_evidence(self, capsys, folder):
+        found, _ = answer(capsys, "recommend", folder / "films.deql", "Love", "--candidate", "New love", "--reasons", 1)
+        (one,) = found["recommendations"]
+        assert one["item"] == 9
+        assert one["score"] > 0
+        assert "Love" in one["reason"]
+        found, _ = answer(capsys, "recommend", folder / "films.deql", "New love", "-k", 1)
+        assert not found["from_popularity"]
+        found, _ = answer(capsys, "similar", folder / "films.deql", "New love", "-k", 2)
+        assert 3 in [one["item"] for one in found["similar"]]
+
+    def test_are_explained_by_what_they_share(self, capsys, folder):
+        typed = ["explain", folder / "films.deql", "New love", "Love", "Bang"]
+        assert "shares the genres Comedy, Romance" in told(capsys, *typed).out
+        why, _ = answer(capsys, *typed)
+        parts = {part["title"]: part for part in why["parts"]}
+        assert parts["Love"]["shared"]
+        assert not parts["Bang"].get("shared")
+        assert sum(part["value"] for part in why["parts"]) == why["score"]
+
+
+class TestAddItems:
+    def test_are_those_of_python(self, capsys, folder):
+        out = told(capsys, "add-items", folder / "films.deql", folder / "new.csv", "-o", folder / "more.deql")
+        assert "2 items added, 9 in all, and saved as" in out.out
+        assert "Western" in out.err
+        model = deql.load(folder / "films.deql")
+        model.add_items(folder / "new.csv")
+        assert same(folder / "more.deql", model)
+        found, _ = answer(capsys, "recommend", folder / "more.deql", "Kiss", "--candidate", 10)
+        assert found["recommendations"][0]["score"] > 0
+
+    def test_replace_the_file_whole(self, capsys, folder):
+        again = folder / "again.deql"
+        again.write_bytes((folder / "films.deql").read_bytes())
+        facts, _ = answer(capsys, "add-items", again, folder / "new.csv", "-o", again)
+        assert facts == {"added": 2, "items": 9, "file": str(again), "bytes": again.stat().st_size}
+        assert len(deql.load(again).items_) == 9
+
+    @pytest.mark.parametrize(
+        ("model", "table", "message"),
+        [
+            ("films.deql", "nothing.csv", "there is no file nothing.csv with the features"),
+            ("nothing.deql", "new.csv", "nothing.deql"),
+            ("plain.deql", "new.csv", "features"),
+            ("films.deql", "movies.csv", "9"),
+            ("films.deql", "ratings.csv", "ratings.csv"),
+        ],
+    )
+    def test_nonsense_gets_a_sentence_and_writes_nothing(self, capsys, folder, monkeypatch, model, table, message):
+        monkeypatch.chdir(folder)
+        assert message in refusal(capsys, "add-items", model, table, "-o", "added.deql")
+        assert not (folder / "added.deql").exists()
+
+    def test_need_a_file_to_write(self, capsys, folder):
+        assert "say with -o where to save the model" in refusal(
+            capsys, "add-items", folder / "films.deql", folder / "new.csv"
+        )
+
+
+def test_models_with_priors_are_compared_by_name(capsys, tmp_path):
+    data = deql.datasets.debian()[:600].without_empty()
+    data.to_frame("polars").write_csv(tmp_path / "data.csv")
+    specs = ["deql:l2=5", "deql:l2=5,prior=lowpass,prior_rank=9", "deql:l2=5,prior=lowpass,prior_rank=9,prior_weight=1"]
+    found, _ = answer(capsys, "evaluate", tmp_path / "data.csv", *specs)
+    assert [one["name"] for one in found["models"]] == [
+        "DEQL l2=5", "DEQL l2=5 prior=lowpass prior_rank=9", "DEQL l2=5 prior=lowpass prior_rank=9 prior_weight=1",
+    ]  # fmt: skip
+    assert len({one["means"]["ndcg@20"] for one in found["models"]}) == 3
