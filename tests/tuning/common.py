@@ -14,7 +14,7 @@ from deql.tuning.space import as_space
 
 PARAMETERS = ("l2", "dropout", "user_power", "b", "xi", "popularity_power")
 
-SMALL = {"l2": [2, 20], "dropout": [0.0, 0.5], "user_power": 0, "b": [0, 0.5, 2], "popularity_power": 0}
+SMALL = {"l2": [2, 20], "dropout": [0.0, 0.5], "user_power": 0, "b": [0, 0.5, 2], "popularity_power": 0, "prior": None}
 """Four inverses, twelve models."""
 
 

@@ -65,6 +65,11 @@ class SpaceOptions:
     b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None
     xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None
     popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None
+    prior: Annotated[Literal["lowpass", "none"] | None, typer.Option(help="What to try as a prior.")] = None
+    prior_rank: Annotated[str | None, typer.Option(help="The same for the rank of the low pass.")] = None
+    prior_power_in: Annotated[str | None, typer.Option(help="The same for its power_in.")] = None
+    prior_power_out: Annotated[str | None, typer.Option(help="The same for its power_out.")] = None
+    prior_weight: Annotated[str | None, typer.Option(help="The same for the weight of the prior.")] = None
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,8 @@ def _space(where: SpaceOptions) -> Space:
     if name not in NAMED:
         raise ParameterError(f"there is no space {name!r}{did_you_mean(name, NAMED)}: say {', '.join(NAMED)}")
     space = NAMED[name]
+    if (prior := axes.pop("prior")) is not None:
+        space = with_axes(space, {"prior": prior})
     for axis, text in axes.items():
         if text is None:
             continue
