@@ -48,21 +48,28 @@ def test_what_no_model_keeps_is_dropped(ties):
     sums, items, bars = generator.random(50), np.arange(100, 150, dtype=np.int32), np.full(5, -np.inf)
     wanted = sorted({place for m in range(5) for place in order(table[:, m])[:6].tolist()})
     expected = sums[wanted].tolist()
-    kept = cut_back(sums, items, 40, table, 6, bars)
+    extras = 2.0 * sums
+    kept = cut_back(sums, extras, items, 40, table, 6, bars)
+    assert extras[:kept].tolist() == (2.0 * sums[:kept]).tolist()
     assert kept == len(wanted) < 40
     assert items[:kept].tolist() == [100 + place for place in wanted]
     assert sums[:kept].tolist() == expected
     assert bars.tolist() == np.sort(table, axis=0)[-6].tolist()
 
 
+@pytest.mark.parametrize("with_prior", [True, False])
 @pytest.mark.parametrize("exclude_seen", [True, False])
-def test_scores_under_every_model(exclude_seen):
+def test_scores_under_every_model(exclude_seen, with_prior):
     gains, shifts = np.array([[2.0, 3.0, 5.0], [-1.0, 0.0, 4.0]]), np.array([[10.0, 20.0, 30.0], [1.0, 2.0, 3.0]])
+    scales, errors = np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]]), np.array([[0.5, 9.0, 0.25], [0.125, 9.0, 1.0]])
     table = np.full((3, 2), np.nan)
     score_candidates(
-        np.array([7.0, 11.0, 0.0]), np.array([0, 2, 9], np.int32), 2, gains.T.copy(), shifts,
+        np.array([7.0, 11.0, 0.0]), np.array([10.0, 20.0, 0.0])[: 3 * with_prior], np.array([0, 2, 9], np.int32), 2,
+        gains.T.copy(), scales.T.copy(), errors.T.copy(), 8.0, shifts,
         np.array([1, 2], np.int32), np.array([100.0, 0.5], np.float32), exclude_seen, table,
     )  # fmt: skip
     expected = np.array([[14.0, -7.0], [55.0, 44.0]]) + (0 if exclude_seen else np.array([[0, 0], [15.0, 1.5]]))
+    if with_prior:  # the extra by its scale, and eight times the error
+        expected += np.array([[10.0 + 4.0, 30.0 + 1.0], [40.0 + 2.0, 80.0 + 8.0]])
     assert table[:2].tolist() == expected.tolist()
     assert np.isnan(table[2]).all()

@@ -84,7 +84,7 @@ class TestScan:
     def test_finds_the_best_of_every_model_each_once_in_the_order_of_columns(self):
         P, gains, shifts, histories = case(np.float64)
         allowed = np.arange(150) % 7 > 0
-        sums, items, found = scan(Scan(on_device(P, 64), gains, shifts, plain(histories), 9, True, allowed))
+        sums, _, items, found = scan(Scan(on_device(P, 64), gains, shifts, plain(histories), 9, True, allowed))
         X = histories.toarray()
         products = X @ P
         for u in range(len(X)):
@@ -102,9 +102,9 @@ class TestScan:
         told = []
         whole = scan(wanted)
         parts = scan(wanted._replace(report=lambda done, total: told.append(done / total)), scratch)
-        np.testing.assert_array_equal(parts[2], whole[2])
-        for u, found in enumerate(whole[2]):
-            np.testing.assert_array_equal(parts[1][u, :found], whole[1][u, :found])
+        np.testing.assert_array_equal(parts[3], whole[3])
+        for u, found in enumerate(whole[3]):
+            np.testing.assert_array_equal(parts[2][u, :found], whole[2][u, :found])
             np.testing.assert_allclose(parts[0][u, :found], whole[0][u, :found], rtol=1e-12)
         assert told == sorted(told)
         assert told[-1] == 1
@@ -120,7 +120,7 @@ class TestScan:
 
     def test_of_nobody(self):
         P, gains, shifts, histories = case()
-        sums, items, found = scan(
+        sums, _, items, found = scan(
             Scan(on_device(P, 64), gains, shifts, plain(histories[:0]), 2, True, np.ones(150, bool))
         )
         assert sums.shape == items.shape == (0, 6)
@@ -178,6 +178,6 @@ class TestTooLittleMemory:
 
         with patch("deql.ranking.torch_rank._search", small):
             found = scan(wanted)
-        np.testing.assert_array_equal(found[2], expected[2])
-        for u, count in enumerate(expected[2]):
-            np.testing.assert_array_equal(found[1][u, :count], expected[1][u, :count])
+        np.testing.assert_array_equal(found[3], expected[3])
+        for u, count in enumerate(expected[3]):
+            np.testing.assert_array_equal(found[2][u, :count], expected[2][u, :count])

@@ -1,7 +1,8 @@
 """Numba kernels that decide among a user's candidates: one list for all models that share P, the best of it under each,
 and sums that no order of addition changes, which make an explanation add up to its score.
 
-A candidate is a column i and its sum Σ_j x_j·P_ji, which no model changes. Models that are alike, such as
+A candidate is a column i and its sum Σ_j x_j·P_ji, and with a prior its extra Σ_j x_j·(left·rightᵀ)_ji, which no model
+changes. Models that are alike, such as
 those of a sweep over b, want nearly the same columns, so their common list is hardly longer than one model's.
 It is in the order of the columns, so of equal scores the one at the earlier place is better.
 """
@@ -95,14 +96,20 @@ def sort_best(scores, items, fill):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def score_candidates(  # type: ignore[no-untyped-def]
-    sums, items, fill, by_item, shifts, history, values, exclude_seen, table
+    sums, extras, items, fill, by_item, scales, errors, length, shifts, history, values, exclude_seen, table
 ):
-    """Fill the table, candidates × models, with their scores; ``by_item`` holds gains, items × models."""
+    """Fill the table, candidates × models, with what their scores are at most.
+
+    ``by_item`` holds gains, ``scales`` and ``errors`` what a prior's extras count and can be off by, times ``length``:
+    items × models. Without a prior there are no extras, and scores are only rounded.
+    """
     models = by_item.shape[1]
     for t in range(fill):
         item = items[t]
         for m in range(models):
             table[t, m] = sums[t] * by_item[item, m]
+            if len(extras) > 0:
+                table[t, m] += extras[t] * scales[item, m] + length * errors[item, m]
         if not exclude_seen:
             p = np.searchsorted(history, item)
             if p < len(history) and history[p] == item:
@@ -136,7 +143,7 @@ def select_best(column, keep, scores, places):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def cut_back(sums, items, fill, table, keep, bars):  # type: ignore[no-untyped-def]
+def cut_back(sums, extras, items, fill, table, keep, bars):  # type: ignore[no-untyped-def]
     """Drop the candidates that are among the best ``keep`` of no model; returns how many stay.
 
     The worst score that a model keeps becomes its bar: a column that follows must beat it.
@@ -150,5 +157,7 @@ def cut_back(sums, items, fill, table, keep, bars):  # type: ignore[no-untyped-d
     for t in range(fill):
         if wanted[t]:
             sums[kept], items[kept] = sums[t], items[t]
+            if len(extras) > 0:
+                extras[kept] = extras[t]
             kept += 1
     return kept

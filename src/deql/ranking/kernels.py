@@ -12,11 +12,11 @@ import numpy as np
 from numba import njit
 
 from deql.linalg.tiling import STRIP
-from deql.ranking.candidates import add_exactly, cut_back, keep_best, score_candidates, select_best, sort_best
+from deql.ranking.candidates import add_exactly, cut_back, score_candidates
 from deql.ranking.prefetch import LINE, prefetch
 from deql.ranking.prior_term import prior_entry
 
-__all__ = ["SPARE", "contributions", "finish_users", "pack_strips", "scan_users", "score_pairs"]
+__all__ = ["SPARE", "contributions", "pack_left", "pack_strips", "scan_users", "score_pairs"]
 
 SPARE = 4
 """Runners-up kept beside the k best: the scan's sums are rounded, so the places are decided among these
@@ -24,11 +24,6 @@ by the exact scores."""
 
 AHEAD = 16
 """How many rows before its turn a row is fetched into cache."""
-
-ROUNDING = 2.0**-48
-"""Two scores of a history of m items can trade places by rounding only if they are closer than m times
-this, relative to what the sizes of their parts add up to. A scan's score is off by at most (m + 4)·2⁻⁵³
-of that and one of rounded parts by m·2⁻⁵¹ + 3·2⁻⁵³: twice their sum is below m·2⁻⁴⁸ for every m."""
 
 
 @njit(cache=True, nogil=True)
@@ -90,6 +85,14 @@ def pack_strips(first, last, data, base, width, tile, rows, low, count, strips):
                 into[c] = row[c]
 
 
+@njit(cache=True, nogil=True)
+def pack_left(first, last, left, rows, low, count, strips):  # type: ignore[no-untyped-def]
+    """Copy rows ``first`` … ``last − 1`` of strips of a dense prior, as :func:`pack_strips` does those of P."""
+    for r in range(first, last):
+        for c in range(count):
+            strips[c // STRIP, r * STRIP + c % STRIP] = left[rows[r], low + c]
+
+
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
 def _sum_history(strip, places, values, begin, end, sums):  # type: ignore[no-untyped-def]
     # sums[c] = Σ_p values[p]·strip[places[p]·STRIP + c]; four rows at a time, so that sums goes through memory a fourth
@@ -115,24 +118,36 @@ def _sum_history(strip, places, values, begin, end, sums):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def _any_above(sums, factors, bar):  # type: ignore[no-untyped-def]
+def _any_above(sums, factors, extras, scales, errors, length, bar):  # type: ignore[no-untyped-def]
     # Counting takes a sixth of the time that the largest product takes, and no product is above if it is NaN.
     above = 0
-    for c in range(STRIP):
-        above += sums[c] * factors[c] > bar
+    if len(extras) == 0:
+        for c in range(STRIP):
+            above += sums[c] * factors[c] > bar
+    else:
+        for c in range(STRIP):
+            above += sums[c] * factors[c] + extras[c] * scales[c] + length * errors[c] > bar
     return above > 0
 
 
 @njit(cache=True, nogil=True)
-def _mark_above(sums, factors, bar, marks):  # type: ignore[no-untyped-def]
-    for c in range(STRIP):
-        marks[c] |= sums[c] * factors[c] > bar
+def _mark_above(sums, factors, extras, scales, errors, length, bar, marks):  # type: ignore[no-untyped-def]
+    if len(extras) == 0:
+        for c in range(STRIP):
+            marks[c] |= sums[c] * factors[c] > bar
+    else:
+        for c in range(STRIP):
+            marks[c] |= sums[c] * factors[c] + extras[c] * scales[c] + length * errors[c] > bar
 
 
 @njit(cache=True, nogil=True)
-def _multiply(sums, factors, scores):  # type: ignore[no-untyped-def]
-    for c in range(STRIP):
-        scores[c] = sums[c] * factors[c]
+def _scores(sums, factors, extras, scales, scores):  # type: ignore[no-untyped-def]
+    if len(extras) == 0:
+        for c in range(STRIP):
+            scores[c] = sums[c] * factors[c]
+    else:
+        for c in range(STRIP):
+            scores[c] = sums[c] * factors[c] + extras[c] * scales[c]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -145,26 +160,32 @@ def _sum_of_squares(scores):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def scan_users(  # type: ignore[no-untyped-def]
-    first, last, low, count, strips, gains, shifts, indptr, indices, values, places, allowed, exclude_seen, keep,
-    by_item, cursor, upcoming, bars, found_sums, found_items, found, limits, squares,
+    first, last, low, count, strips, left_strips, gains, shifts, scales, errors, indptr, indices, values, places,
+    extras, extras_low, lengths, allowed, exclude_seen, keep, by_item, scales_by_item, errors_by_item,
+    cursor, upcoming, bars, found_sums, found_extras, found_items, found, limits, squares,
 ):  # fmt: skip
     """Score the ``count`` items from ``low`` on for users ``first`` … ``last − 1`` and collect candidates.
 
     A strip of P stays in cache while every user's sums for it are made. The sums are those of all
-    models, which differ by a factor for each column.
+    models, which differ by a factor for each column; so are the extras of a prior.
 
     Parameters
     ----------
-    strips : ndarray
-        See :func:`pack_strips`.
+    strips, left_strips : ndarray
+        See :func:`pack_strips` and :func:`pack_left`; the latter empty unless there is a dense prior.
+    scales, errors : ndarray, models × items, or models × 0 without a prior
+        See :class:`~deql.ranking.prior_scan.PriorScan`.
     places : ndarray
         For each entry of ``indices`` its row of a strip.
+    extras : ndarray of float32
+        Of a prior of low rank, users × columns from ``extras_low`` on. They are off by up to ``lengths`` times
+        ``errors``, so that a user's candidates are those of whom the largest scores are possible.
     keep : int
         How many candidates of each model must not be lost. Those of all models are collected in
         ``found_sums`` and ``found_items`` up to the user's limit, then cut back (see
         :func:`~deql.ranking.candidates.cut_back`).
-    by_item : ndarray, items × models
-        The gains once more, so that all of an item's lie side by side.
+    by_item, scales_by_item, errors_by_item : ndarray, items × models
+        Gains, scales and errors once more, so that all of an item's lie side by side.
     cursor, upcoming : ndarray
         For each user the first entry of ``indices`` that is not below ``low`` yet, and the item there.
     bars : ndarray, users × models
@@ -173,8 +194,9 @@ def scan_users(  # type: ignore[no-untyped-def]
         Gains the sum of squared scores over the items a user does not have.
     """
     models, n = gains.shape
-    room = found_items.shape[1]
+    room, dense, with_prior = found_items.shape[1], left_strips.size > 0, scales.shape[1] > 0
     sums, scores, factors = np.empty(STRIP), np.empty(STRIP), np.empty((models, STRIP))
+    extra, weights, reach = np.zeros(STRIP if with_prior else 0), np.zeros((models, STRIP)), np.zeros((models, STRIP))
     marks = np.empty(STRIP, np.bool_)
     table = np.empty((room, models))
     for start in range(low, low + count, STRIP):
@@ -186,11 +208,20 @@ def scan_users(  # type: ignore[no-untyped-def]
         for c in range(columns):
             if allowed[start + c]:
                 factors[:, c] = gains[:, start + c]
+            if with_prior:
+                weights[:, c], reach[:, c] = scales[:, start + c], errors[:, start + c]
         for u in range(first, last):
             begin, end = indptr[u], indptr[u + 1]
             if begin == end:
                 continue
             _sum_history(strip, places, values, begin, end, sums)
+            length = lengths[u]
+            if dense:
+                _sum_history(left_strips[(start - low) // STRIP], places, values, begin, end, extra)
+            elif with_prior:
+                row = extras[u, start - extras_low : start - extras_low + columns]
+                for c in range(columns):
+                    extra[c] = row[c]
             had = p = cursor[u]
             if upcoming[u] < start + columns:
                 while p < end and indices[p] < start:  # in strips that were passed over
@@ -204,107 +235,41 @@ def scan_users(  # type: ignore[no-untyped-def]
                     sums[indices[q] - start] = np.nan
             if squares.size > 0:
                 for m in range(models):
-                    _multiply(sums, factors[m], scores)
+                    _scores(sums, factors[m], extra, weights[m], scores)
                     squares[m, u] += _sum_of_squares(scores)
             bar = bars[u]
             m = 0
-            while m < models and not _any_above(sums, factors[m], bar[m]):
+            while m < models and not _any_above(sums, factors[m], extra, weights[m], reach[m], length, bar[m]):
                 m += 1
             with_shift = range(had, had if exclude_seen else p)
             if m == models and len(with_shift) == 0:
                 continue
             marks[:] = False
             for other in range(m, models):
-                _mark_above(sums, factors[other], bar[other], marks)
+                _mark_above(sums, factors[other], extra, weights[other], reach[other], length, bar[other], marks)
             for q in with_shift:
                 c = indices[q] - start
                 marks[c] = False
                 for m in range(models):
-                    marks[c] |= sums[c] * factors[m, c] + values[q] * shifts[m, indices[q]] > bar[m]
-            mine, theirs, fill = found_sums[u], found_items[u], found[u]
+                    score = sums[c] * factors[m, c] + values[q] * shifts[m, indices[q]]
+                    if with_prior:
+                        score += extra[c] * weights[m, c] + length * reach[m, c]
+                    marks[c] |= score > bar[m]
+            mine, more, theirs, fill = found_sums[u], found_extras[u], found_items[u], found[u]
             for c in range(columns):
                 if marks[c]:
                     mine[fill], theirs[fill] = sums[c], start + c
+                    if with_prior:
+                        more[fill] = extra[c]
                     fill += 1
                     if fill == limits[u]:
                         score_candidates(
-                            mine, theirs, fill, by_item, shifts, indices[begin:end], values[begin:end], exclude_seen,
-                            table,
+                            mine, more, theirs, fill, by_item, scales_by_item, errors_by_item, length, shifts,
+                            indices[begin:end], values[begin:end], exclude_seen, table,
                         )  # fmt: skip
-                        fill = cut_back(mine, theirs, fill, table, keep, bar)
+                        fill = cut_back(mine, more, theirs, fill, table, keep, bar)
                         limits[u] = min(2 * fill + 16, room)
             found[u] = fill
-
-
-@njit(cache=True, nogil=True)
-def finish_users(  # type: ignore[no-untyped-def]
-    first, last, data, base, width, gains, shifts, left, right, scales, indptr, indices, values, allowed,
-    exclude_seen, keep, by_item, sizes, exact, found_sums, found_items, found, out_items, out_scores,
-):  # fmt: skip
-    """Write the best items of users ``first`` … ``last − 1``, by their exact scores, into the outputs.
-
-    ``sizes`` bounds what the parts of any of a user's scores add up to in size, for each model. Unless
-    the scores must be ``exact`` too, those of the scan will do where they are far enough apart.
-    """
-    models, n = gains.shape
-    k = out_items.shape[2]
-    room = 2 * keep + 16
-    most = 1
-    for u in range(first, last):
-        most = max(most, found[u])
-    scores, places, table = np.empty(max(room, most)), np.empty(most, np.int32), np.empty((most, models))
-    items = np.empty(room, np.int32)
-    for u in range(first, last):
-        begin, end = indptr[u], indptr[u + 1]
-        if begin == end:
-            continue
-        history, weights = indices[begin:end], values[begin:end]
-        parts = np.empty(end - begin)
-        score_candidates(
-            found_sums[u], found_items[u], found[u], by_item, shifts, history, weights, exclude_seen, table
-        )
-        places[: found[u]] = np.arange(found[u])
-        for m in range(models):
-            gain, shift = gains[m], shifts[m]
-            bar = select_best(table[: found[u], m], keep, scores, places)
-            fill = min(found[u], keep)
-            sort_best(scores, places, fill)
-            for t in range(fill):
-                items[t] = found_items[u, places[t]]
-            gap = scores[k - 1] - bar if fill == keep else np.inf
-            tie = ROUNDING * len(history) * sizes[m, u]
-            decided = not exact
-            if left.shape[1] > 0:
-                decided, gap = False, 0.0
-            for t in range(1, fill):
-                decided &= scores[t - 1] - scores[t] > tie
-            if not decided:
-                if gap > tie:
-                    for t in range(fill):
-                        scores[t] = contributions(
-                            data, base, width, gain, shift, left, right, scales[m], history, weights, items[t], parts
-                        )
-                else:
-                    # Too close for the scan's sums to say who is in: score every item exactly.
-                    fill = 0
-                    p = 0
-                    for item in range(n):
-                        while p < len(history) and history[p] < item:
-                            p += 1
-                        seen = p < len(history) and history[p] == item
-                        if allowed[item] and not (seen and exclude_seen):
-                            scores[fill] = contributions(
-                                data, base, width, gain, shift, left, right, scales[m], history, weights, item, parts
-                            )
-                            items[fill] = item
-                            fill += 1
-                            if fill == room:
-                                keep_best(scores, items, fill, keep)
-                                fill = keep
-                sort_best(scores, items, fill)
-            for t in range(min(k, fill)):
-                out_items[m, u, t] = items[t]
-                out_scores[m, u, t] = scores[t]
 
 
 @njit(cache=True, nogil=True)

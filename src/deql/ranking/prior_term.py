@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from deql._system.threads import read_only
+from deql.ranking.dot import dot
 
 __all__ = ["PriorTerm", "prior_arrays", "prior_diagonal", "prior_entry"]
 
@@ -52,24 +53,8 @@ def prior_arrays(
 
 @njit(cache=True, nogil=True)
 def prior_entry(left, right, j, i):  # type: ignore[no-untyped-def]
-    """Entry (j, i) of left·rightᵀ.
-
-    In float64, where products of float32 are exact, by partial sums in an order of its own: the same to the last
-    bit in every kernel.
-    """
-    if right.shape[1] == 0:
-        return np.float64(left[j, i])
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    whole = left.shape[1] - left.shape[1] % 4
-    for t in range(0, whole, 4):
-        a += np.float64(left[j, t]) * np.float64(right[i, t])
-        b += np.float64(left[j, t + 1]) * np.float64(right[i, t + 1])
-        c += np.float64(left[j, t + 2]) * np.float64(right[i, t + 2])
-        d += np.float64(left[j, t + 3]) * np.float64(right[i, t + 3])
-    total = (a + b) + (c + d)
-    for t in range(whole, left.shape[1]):
-        total += np.float64(left[j, t]) * np.float64(right[i, t])
-    return total
+    """Entry (j, i) of left·rightᵀ in float64, the same to the last bit in every kernel."""
+    return np.float64(left[j, i]) if right.shape[1] == 0 else dot(left, j, right, i)
 
 
 def prior_diagonal(left: NDArray[np.float32], right: NDArray[np.float32] | None) -> NDArray[np.float64]:

@@ -7,11 +7,12 @@ can be among the best, as their error is bounded; the exact scores of those, fro
 A strip of 64 entries of row j is c·step: c the codes, whole numbers from −127 to 127, and step the strip's own.
 Entries are P_ji/√(P_jj·P_ii), so that one error bound fits rare and popular items alike. That of an item itself,
 of size 1, is left out: it counts for items of the history only, which are scored exactly without a look at the codes.
+Of a prior of low rank its right factor is held in 8 bits, too (see :mod:`deql.ranking.quantised_right`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -19,14 +20,16 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.threads import even_bounds, run_slices, thread_count
+from deql._system.threads import even_bounds, read_only, run_slices, thread_count
 from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import contributions
 from deql.ranking.prefetch import LINE
-from deql.ranking.prior_term import prior_arrays
+from deql.ranking.prior_scan import Factors
+from deql.ranking.prior_term import PriorTerm
+from deql.ranking.quantised_right import ORDINARY_FACTORS, QuantisedRight, add_extras, history_vector
 
 __all__ = ["QuantisedRows"]
 
@@ -68,6 +71,9 @@ class QuantisedRows:
         Rows × columns, these filled up to whole strips of 64; made by :meth:`fill` from this very P.
     steps : ndarray of float32
         Rows × strips. Both are only read: several processes may share the memory behind them.
+    right : ndarray of float32, optional
+        That of the prior, if it has low rank: what ``of_right`` was made from.
+    of_right : QuantisedRight, optional
 
     Examples
     --------
@@ -81,28 +87,74 @@ class QuantisedRows:
     ([[1, 2]], [[0.5, 0.2]])
     """
 
-    __slots__ = ("codes", "precision", "roots", "steps", "stored")
+    __slots__ = ("_is_ordinary", "codes", "of_right", "precision", "right", "roots", "steps", "stored")
 
-    def __init__(self, precision: PackedSymmetric, codes: NDArray[np.int8], steps: NDArray[np.float32]) -> None:
+    def __init__(
+        self,
+        precision: PackedSymmetric,
+        codes: NDArray[np.int8],
+        steps: NDArray[np.float32],
+        right: NDArray[np.float32] | None = None,
+        of_right: QuantisedRight | None = None,
+    ) -> None:
         n, strips = precision.n, -(-precision.n // STRIP)
         if codes.shape != (n, strips * STRIP) or steps.shape != (n, strips):
             raise ValueError("the quantised rows are those of a P of another size")
-        self.precision = precision
+        if of_right is None:
+            right, of_right = None, QuantisedRight.views(b"", 0, 0, 0)
+        elif right is None or of_right.codes.shape != right.shape or not len(of_right.steps) == len(right) == n:
+            raise ValueError("the quantised rows are those of a prior of another size")
+        self.precision, self.right = precision, right
         self.stored = precision.stored()
         self.roots = np.sqrt(abs(precision.diagonal()))
         self.roots[self.roots == 0.0] = 1.0
         # Read-only whatever was given: the kernels are compiled for one kind of array.
-        self.codes, self.steps = codes.view(np.ndarray), steps.view(np.ndarray)
-        self.codes.flags.writeable = self.steps.flags.writeable = False
+        self.codes, self.steps, self.of_right = read_only(codes), read_only(steps), of_right.read_only()
+        self._is_ordinary = all(_in_safe_range(part, ORDINARY_FACTORS) for part in self.of_right[:2])
 
     @classmethod
-    def from_buffer(cls, precision: PackedSymmetric, buffer: Any) -> Self:
+    def from_buffer(cls, precision: PackedSymmetric, buffer: Any, right: NDArray[np.float32] | None = None) -> Self:
         """Rows that :meth:`fill` has put into a buffer, such as a mapping of memory that several processes share."""
-        return cls(precision, *_views(buffer, precision.n))
+        return cls(precision, *_views(buffer, precision.n), right, _right_views(buffer, precision.n, right))
+
+    @classmethod
+    def from_arrays(
+        cls, precision: PackedSymmetric, arrays: Mapping[str, NDArray[Any]], right: NDArray[np.float32] | None = None
+    ) -> Self:
+        """Rows that :meth:`arrays` gave, such as those of a model file; a ValueError says what is wrong with them.
+
+        A file without those of ``right`` gives rows that rank without a prior only.
+        """
+        for name in ("row_steps", "right_steps", "right_reaches"):
+            if name in arrays and arrays[name].dtype != np.float32:
+                raise ValueError(f"its quantised rows have {name.replace('_', ' ')} of {arrays[name].dtype}")
+        of_right = None
+        if right is not None and "right_codes" in arrays:
+            of_right = QuantisedRight(
+                arrays["right_steps"], arrays["right_reaches"], arrays["right_codes"].view(np.int8)
+            )
+            if of_right.reaches.shape != of_right.steps.shape:
+                raise ValueError("the quantised rows are those of a prior of another size")
+        return cls(precision, arrays["row_codes"].view(np.int8), arrays["row_steps"], right, of_right)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """By name, for a model file. Codes are bytes, which versions that know no rows read, too, and pass over.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> sorted(QuantisedRows.fill(PackedSymmetric.from_dense(np.eye(2), tile=2)).arrays())
+        ['row_codes', 'row_steps']
+        """
+        arrays: dict[str, NDArray[Any]] = {"row_codes": self.codes.view(np.uint8), "row_steps": self.steps}
+        if self.right is not None:
+            steps, reaches, codes = self.of_right
+            arrays |= {"right_codes": codes.view(np.uint8), "right_steps": steps, "right_reaches": reaches}
+        return arrays
 
     @staticmethod
-    def size(n: int) -> int:
-        """Bytes that the rows of an n × n matrix take.
+    def size(n: int, rank: int = 0) -> int:
+        """Bytes that the rows of an n × n matrix take, and those of a prior's right factor of this rank.
 
         Examples
         --------
@@ -110,10 +162,12 @@ class QuantisedRows:
         1.0625
         """
         strips = -(-n // STRIP)
-        return n * strips * (STRIP + 4)
+        return n * strips * (STRIP + 4) + QuantisedRight.size(n, rank)
 
     @classmethod
-    def fill(cls, precision: PackedSymmetric, buffer: Any = None) -> Self:
+    def fill(
+        cls, precision: PackedSymmetric, buffer: Any = None, right: NDArray[np.float32] | None = None
+    ) -> Self:
         """Make the rows of P, in one pass over it: a second or two for 3 GB on two cores.
 
         Parameters
@@ -123,15 +177,19 @@ class QuantisedRows:
         buffer : object with the buffer protocol, optional
             :meth:`size` bytes to write to, from a multiple of 64 on, such as a shared mapping; new memory
             if not given.
+        right : ndarray of float32, n × rank, optional
+            That of a prior of low rank, whose histories are to be ranked by the rows, too.
         """
         n, tile = precision.n, precision.tile
         if tile < n and tile % STRIP:
             raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {tile}")
         if buffer is None:
-            buffer = np.empty(cls.size(n) + LINE, np.uint8)
+            buffer = np.empty(cls.size(n, 0 if right is None else right.shape[1]) + LINE, np.uint8)
             buffer = buffer[-buffer.ctypes.data % LINE :]
-        rows = cls.from_buffer(precision, buffer)
-        if not _in_safe_range(rows.roots):
+        if right is not None:
+            right = np.ascontiguousarray(right, np.float32)
+        rows = cls.from_buffer(precision, buffer, right)
+        if not _in_safe_range(rows.roots, _ORDINARY):
             raise ParameterError(
                 f"no rows can be made of this P: its diagonal goes from {precision.diagonal().min():.3g} to "
                 f"{precision.diagonal().max():.3g}, but must lie between {_ORDINARY**-2:.0e} and {_ORDINARY**2:.0e}"
@@ -139,16 +197,40 @@ class QuantisedRows:
         tops = np.array([(left, top) for left in range(0, n, tile) for top in range(left, n, STRIP)])
         bounds = even_bounds(len(tops), min(len(tops), 64))
         run_slices(_fill, bounds, *rows.stored, tile, 1.0 / rows.roots, tops, *_views(buffer, n))
+        if of_right := _right_views(buffer, n, right):
+            of_right.fill(right)
         if not rows.steps.max() < _LARGEST_STEP:  # nor is NaN
             raise ParameterError(
                 "no rows can be made of this P: it has numbers that are not finite, or is not positive definite"
             )
-        return rows
+        return cls.from_buffer(precision, buffer, right)
 
-    def covers(self, gains: NDArray[np.float64], shifts: NDArray[np.float64], matrix: csr_array) -> bool:
-        """Whether :meth:`rank` gives the right lists: no number may be near a float's limits (see ``_error_bound``)."""
+    def covers(
+        self,
+        gains: NDArray[np.float64],
+        shifts: NDArray[np.float64],
+        matrix: csr_array,
+        prior: PriorTerm | None = None,
+    ) -> bool:
+        """Whether :meth:`rank` gives the right lists: no number may be near a float's limits (see ``_error_bound``).
+
+        Nor may there be a prior but that of the rows, of low rank.
+        """
         values = matrix.data.astype(self.precision.dtype, copy=False)
-        return all(_in_safe_range(numbers.ravel()) for numbers in (gains, shifts, values))
+        return self._covers_prior(prior, matrix) and all(
+            _in_safe_range(numbers.ravel(), _ORDINARY) for numbers in (gains, shifts, values)
+        )
+
+    def _covers_prior(self, prior: PriorTerm | None, matrix: csr_array) -> bool:
+        if prior is None:
+            return True
+        if prior.right is None or self.right is None or not _same_memory(prior.right, self.right):
+            return False
+        rows = prior.left[np.unique(matrix.indices)].astype(np.float64)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        return self._is_ordinary and all(
+            _in_safe_range(numbers.ravel(), ORDINARY_FACTORS) for numbers in (prior.scale, lengths)
+        )
 
     def rank(
         self,
@@ -158,6 +240,7 @@ class QuantisedRows:
         matrix: csr_array,
         exclude_seen: bool,
         allowed: NDArray[np.bool_],
+        factors: Factors,
         items: NDArray[np.int32],
         scores: NDArray[np.float64],
     ) -> None:
@@ -166,13 +249,15 @@ class QuantisedRows:
         Only for models and histories that the rows cover.
         """
         n, users = self.precision.n, matrix.shape[0]
-        factors = np.full((len(gains), self.codes.shape[1]), np.nan)  # above no bar
-        factors[:, :n] = np.where(allowed, gains * self.roots, np.nan)
+        weights = np.full((len(gains), self.codes.shape[1]), np.nan)  # above no bar
+        weights[:, :n] = np.where(allowed, gains * self.roots, np.nan)
+        scales = np.zeros((len(gains), self.codes.shape[1] if factors.rank else 0))
+        scales[:, : factors.scales.shape[1]] = factors.scales
         threads = min(thread_count(), matrix.nnz * n // _WORK_PER_THREAD)
         slices = min(users, max(4 * threads if threads > 1 else 1, users // _USERS_PER_SLICE))
         run(
-            _rank_users, even_bounds(users, slices), self.codes, self.steps, self.roots, factors,
-            *self.stored, gains, shifts, *prior_arrays(None)[:2], np.zeros((len(gains), 0)),
+            _rank_users, even_bounds(users, slices), self.codes, self.steps, self.roots, weights,
+            *self.of_right, scales, *self.stored, gains, shifts, *factors,
             matrix.indptr, matrix.indices, matrix.data.astype(self.precision.dtype, copy=False),
             allowed, exclude_seen, items, scores,
         )  # fmt: skip
@@ -186,12 +271,21 @@ def _views(buffer: Any, n: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     return codes.reshape(n, -1), steps.reshape(n, -1)
 
 
+def _right_views(buffer: Any, n: int, right: NDArray[np.float32] | None) -> QuantisedRight | None:
+    """What is behind the rows of P in a buffer."""
+    return None if right is None else QuantisedRight.views(buffer, QuantisedRows.size(n), n, right.shape[1])
+
+
+def _same_memory(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one.shape == other.shape and one.strides == other.strides and one.ctypes.data == other.ctypes.data
+
+
 @njit(cache=True, nogil=True)
-def _in_safe_range(numbers):  # type: ignore[no-untyped-def]
+def _in_safe_range(numbers, most):  # type: ignore[no-untyped-def]
     strange = 0
     for t in range(len(numbers)):
         size = np.float64(abs(numbers[t]))
-        strange += not ((size >= 1.0 / _ORDINARY) & (size <= _ORDINARY) | (size == 0.0))
+        strange += not ((size >= 1.0 / most) & (size <= most) | (size == 0.0))
     return strange == 0
 
 
@@ -291,7 +385,7 @@ def _row_weights(history, values, roots):  # type: ignore[no-untyped-def]
     for p in range(len(history)):
         rows[p] = history[p]
         weights[p] = values[p] * roots[history[p]] / total if total > 0.0 else 0.0
-    return rows, weights
+    return rows, weights, total
 
 
 @njit(cache=True, nogil=True)
@@ -313,6 +407,9 @@ def _error_bound(m):  # type: ignore[no-untyped-def]
     5. What underflows there: a part is off by 2⁻¹⁰⁷⁵·(1 + |x_j|) < 2⁻⁹⁰⁴, if |x_j| is ordinary, while |f_i|·T·E is
        2⁻⁴·¹⁷⁰⁻⁶⁷ = 2⁻⁷⁴⁷ at least, if r, gains and weights are ordinary; nor can anything overflow then.
 
+    A prior adds scale_i·(y·right_i)/T to the sum times f_i, with a bound of its own (see
+    :func:`~deql.ranking.quantised_right.add_extras`).
+
     E as computed may be too small by (m + 8)·u of it. For m ≤ 2²⁰, and rows of more items take a terabyte,
     (1/2 + (m + 16)·2⁻¹⁶)·(1 − (m + 8)·u) > 1/2 + 0.9·(m + 16)·2⁻¹⁶: more than all of these together.
     """
@@ -320,27 +417,38 @@ def _error_bound(m):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _count_reaching(sums, factors, error, bar):  # type: ignore[no-untyped-def]
-    # How many scores of a strip reach the bar when each is moved by the error; below it if the error is negative.
+def _bound(sums, factors, error, extras, scales, reaches, sign, out):  # type: ignore[no-untyped-def]
+    # What scores of a strip are at most, or at least if the sign is −1.
+    if len(extras) == 0:
+        for c in range(STRIP):
+            out[c] = sums[c] * factors[c] + sign * error * abs(factors[c])
+    else:
+        for c in range(STRIP):
+            off = error * abs(factors[c]) + reaches[c] * abs(scales[c])
+            out[c] = sums[c] * factors[c] + extras[c] * scales[c] + sign * off
+
+
+@njit(cache=True, nogil=True)
+def _count_reaching(bounds, bar):  # type: ignore[no-untyped-def]
     count = 0
     for c in range(STRIP):
-        count += sums[c] * factors[c] + error * abs(factors[c]) >= bar
+        count += bounds[c] >= bar
     return count
 
 
 @njit(cache=True, nogil=True)
-def _lower_bound(sums, errors, factors, k):  # type: ignore[no-untyped-def]
+def _lower_bound(sums, errors, factors, extras, scales, reaches, k):  # type: ignore[no-untyped-def]
     # The k-th largest of what scores are at least: −∞ if there are fewer.
     room = 2 * k + 16
-    least, places = np.empty(room), np.zeros(room, np.int32)
+    least, places, lows = np.empty(room), np.zeros(room, np.int32), np.empty(STRIP)
     fill, bar = 0, -np.inf
     for strip in range(len(errors)):
-        start, error = strip * STRIP, errors[strip]
-        if _count_reaching(sums[start : start + STRIP], factors[start : start + STRIP], -error, bar) > 0:
-            for c in range(start, start + STRIP):
-                low = sums[c] * factors[c] - error * abs(factors[c])
-                if low > bar:
-                    least[fill] = low
+        part = slice(strip * STRIP, (strip + 1) * STRIP)
+        _bound(sums[part], factors[part], errors[strip], extras[part], scales[part], reaches[part], -1.0, lows)
+        if _count_reaching(lows, bar) > 0:
+            for c in range(STRIP):
+                if lows[c] > bar:
+                    least[fill] = lows[c]
                     fill += 1
                     if fill == room:
                         bar = keep_best(least, places, fill, k)
@@ -349,46 +457,56 @@ def _lower_bound(sums, errors, factors, k):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _shortlist(sums, errors, factors, bar, others):  # type: ignore[no-untyped-def]
+def _shortlist(sums, errors, factors, extras, scales, reaches, bar, others):  # type: ignore[no-untyped-def]
     # Items whose scores may reach the bar, behind the others.
-    reaching = np.empty(len(errors), np.int64)
+    reaching, highs = np.empty(len(errors), np.int64), np.empty(STRIP)
     for strip in range(len(errors)):
-        start = strip * STRIP
-        reaching[strip] = _count_reaching(
-            sums[start : start + STRIP], factors[start : start + STRIP], errors[strip], bar
-        )
+        part = slice(strip * STRIP, (strip + 1) * STRIP)
+        _bound(sums[part], factors[part], errors[strip], extras[part], scales[part], reaches[part], 1.0, highs)
+        reaching[strip] = _count_reaching(highs, bar)
     items = np.empty(len(others) + reaching.sum(), np.int32)
     items[: len(others)] = others
     fill = len(others)
     for strip in range(len(errors)):
         if reaching[strip] > 0:
-            for c in range(strip * STRIP, (strip + 1) * STRIP):
-                if sums[c] * factors[c] + errors[strip] * abs(factors[c]) >= bar:
-                    items[fill] = c
+            part = slice(strip * STRIP, (strip + 1) * STRIP)
+            _bound(sums[part], factors[part], errors[strip], extras[part], scales[part], reaches[part], 1.0, highs)
+            for c in range(STRIP):
+                if highs[c] >= bar:
+                    items[fill] = strip * STRIP + c
                     fill += 1
     return items
 
 
 @njit(cache=True, nogil=True)
 def _rank_users(  # type: ignore[no-untyped-def]
-    first, last, codes, steps, roots, factors, data, base, width, gains, shifts, left, right, scales,
-    indptr, indices, values, allowed, exclude_seen, out_items, out_scores,
+    first, last, codes, steps, roots, factors, right_steps, right_reaches, right_codes, padded_scales,
+    data, base, width, gains, shifts, left, right, scales, indptr, indices, values,
+    allowed, exclude_seen, out_items, out_scores,
 ):  # fmt: skip
     models, k = gains.shape[0], out_items.shape[2]
     sums, errors = np.empty(codes.shape[1], np.float32), np.empty(steps.shape[1], np.float32)
+    extras, reaches = np.zeros(padded_scales.shape[1]), np.zeros(padded_scales.shape[1])
+    y = np.empty(left.shape[1], np.float32)
     for u in range(first, last):
         history, given = indices[indptr[u] : indptr[u + 1]], values[indptr[u] : indptr[u + 1]]
         if len(history) == 0:
             continue
-        rows, weights = _row_weights(history, given, roots)
+        rows, weights, total = _row_weights(history, given, roots)
         _sum_rows(codes, steps, rows, weights, sums, errors)
         errors *= _error_bound(len(history))
+        if len(extras) > 0:
+            length, sizes = history_vector(left, history, given, y)
+            add_extras(
+                right_steps, right_reaches, right_codes, y, length, sizes, len(history), total if total > 0.0 else 1.0,
+                extras, reaches,
+            )  # fmt: skip
         sums[history] = np.nan
         seen = history[allowed[history] & (not exclude_seen)]
         parts = np.empty(len(history))
         for m in range(models):
-            bar = _lower_bound(sums, errors, factors[m], k)
-            items = _shortlist(sums, errors, factors[m], bar, seen)
+            bar = _lower_bound(sums, errors, factors[m], extras, padded_scales[m], reaches, k)
+            items = _shortlist(sums, errors, factors[m], extras, padded_scales[m], reaches, bar, seen)
             scores = np.empty(len(items))
             for t in range(len(items)):
                 scores[t] = contributions(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,10 @@ from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.ranking import NO_ITEM
-from deql.ranking.kernels import SPARE, finish_users, pack_strips, scan_users
-from deql.ranking.prior_term import PriorTerm, prior_arrays
+from deql.ranking.finish import ROUNDING, finish_users
+from deql.ranking.kernels import SPARE, pack_left, pack_strips, scan_users
+from deql.ranking.prior_scan import Factors, PriorScan
+from deql.ranking.prior_term import PriorTerm
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["rank"]
 
-Candidates = tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]
-"""Sums and columns, users × room, and how many each user has."""
+Candidates = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]
+"""Sums, extras of a prior and columns, users × room, and how many each user has."""
 
-Factors = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64]]
-"""Left, right and scales, models × n, of a prior."""
+_MORE_SPARE = 12
+"""Runners-up beyond those without a prior: its part of a scan's scores is in float32."""
 
 _USERS_PER_SLICE = 2**16
 _CANDIDATE_BYTES = 2**28
@@ -118,13 +120,11 @@ def rank(
     items = np.full((len(gains), users, k), NO_ITEM, np.int32)
     scores = np.full((len(gains), users, k), np.nan)
     sums = np.zeros((len(gains), 0)) if squares is None else np.atleast_2d(squares)
-    left, right, scales = prior_arrays(prior)
-    scales = np.broadcast_to(scales, (len(gains), scales.shape[-1]))
-    factors = left, right, np.ascontiguousarray(scales)
-    keep = k + SPARE
+    factors = Factors.of(prior, len(gains))
+    keep = k + SPARE + (_MORE_SPARE if factors.rank else 0)
     # All models' candidates, should no two want the same, and as many again as one wants; never more than all items.
     room = min((len(gains) + 1) * keep + 16, n + 1)
-    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (12 * room)))
+    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (20 * room)))
     slices = -(-users // per_slice)
     bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
     with ThreadPoolExecutor(thread_count()) as pool:
@@ -133,28 +133,28 @@ def rank(
             part = matrix if slices == 1 else matrix[first:last]
             told = None if report is None else partial(_report_slice, report, done, slices)
             best = items[:, first:last], scores[:, first:last]
-            if (
-                rows is not None
-                and prior is None
-                and squares is None
-                and on_device is None
-                and rows.covers(gains, shifts, part)
-            ):
-                rows.rank(run, gains, shifts, part, exclude_seen, allowed, *best)
+            usable = rows is not None and squares is None and on_device is None
+            if rows is not None and usable and rows.covers(gains, shifts, part, prior):
+                rows.rank(run, gains, shifts, part, exclude_seen, allowed, factors, *best)
                 if told is not None:
                     told(1, 1)
                 continue
+            asked = Asked(
+                precision, gains, shifts, factors, part, part.data.astype(precision.dtype, copy=False), exclude_seen,
+                allowed, keep,
+            )  # fmt: skip
+            scanned = PriorScan(run, factors, part, asked.values, elsewhere=on_device is not None)
             if on_device is None:
-                candidates = _scan(
-                    run, precision, gains, shifts, part, exclude_seen, allowed, keep, room, sums[:, first:last], told
-                )
+                candidates = _scan(run, asked, scanned, room, sums[:, first:last], told)
             else:
                 from deql.ranking.torch_rank import Scan, scan
 
-                histories = part.indptr, part.indices, part.data
                 squared = None if squares is None else sums[:, first:last]
-                candidates = scan(Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, squared, told))
-            _finish(run, precision, gains, shifts, factors, part, exclude_seen, allowed, keep, exact, candidates, *best)
+                histories = part.indptr, part.indices, part.data
+                candidates = scan(
+                    Scan(on_device, gains, shifts, histories, keep, exclude_seen, allowed, squared, told, factors)
+                )
+            _finish(run, asked, scanned, exact, candidates, *best)
     return (items[0], scores[0]) if np.ndim(gain) == 1 else (items, scores)
 
 
@@ -162,80 +162,100 @@ def _report_slice(report: ProgressCallback, before: int, slices: int, done: int,
     report(before * total + done, slices * total)
 
 
+class Asked(NamedTuple):
+    """Which columns of which W are looked for, for the users of a slice; see :func:`rank`."""
+
+    precision: PackedSymmetric
+    gains: NDArray[np.float64]
+    shifts: NDArray[np.float64]
+    factors: Factors
+    matrix: csr_array
+    values: NDArray[np.floating]
+    exclude_seen: bool
+    allowed: NDArray[np.bool_]
+    keep: int
+
+    @property
+    def histories(self) -> tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.floating]]:
+        """The matrix as kernels take it, values in the type of P."""
+        return self.matrix.indptr, self.matrix.indices, self.values
+
+    def by_item(self, scanned: PriorScan) -> list[NDArray[np.float64]]:
+        """Gains, scales and errors, so that all of an item's lie side by side."""
+        return [np.ascontiguousarray(one.T) for one in (self.gains, self.factors.scales, scanned.errors)]
+
+
 def _scan(
     run: Callable[..., None],
-    precision: PackedSymmetric,
-    gains: NDArray[np.float64],
-    shifts: NDArray[np.float64],
-    matrix: csr_array,
-    exclude_seen: bool,
-    allowed: NDArray[np.bool_],
-    keep: int,
+    asked: Asked,
+    scanned: PriorScan,
     room: int,
     squares: NDArray[np.float64],
     report: ProgressCallback | None,
 ) -> Candidates:
     """Strips of P go by: threads copy them together, then divide the users, who all read the same copy."""
+    precision, gains, shifts, factors, matrix, _, exclude_seen, allowed, keep = asked
     n, tile = precision.n, precision.tile
     if tile < n and tile % STRIP:
         raise ValueError(f"scoring needs tiles that are multiples of {STRIP}, got {tile}")
     models, users = len(gains), matrix.shape[0]
-    by_item = np.ascontiguousarray(gains.T)
     stored = precision.stored()
-    values = matrix.data.astype(precision.dtype, copy=False)
-    histories = (matrix.indptr, matrix.indices, values)
     rows = np.flatnonzero(np.bincount(matrix.indices, minlength=n))
     place = np.zeros(n, np.int32)
     place[rows] = np.arange(len(rows))
     places = place[matrix.indices]
     at_once = max(1, min(tile, n, _STRIP_NUMBERS // max(1, len(rows))) // STRIP)
     strips = np.zeros((at_once, len(rows) * STRIP), precision.dtype)
+    left_strips = np.zeros((at_once, len(rows) * STRIP if factors.dense else 0), np.float32)
     cursor, upcoming = matrix.indptr[:-1].copy(), np.zeros(users, np.int32)
     bars = np.full((users, models), -np.inf)
     found_sums, found_items = np.empty((users, room)), np.empty((users, room), np.int32)
+    found_extras = np.empty((users, room if factors.left.shape[1] else 0))
     found, limits = np.zeros(users, np.int32), np.full(users, min(2 * keep + 16, room), np.int32)
     row_bounds, user_bounds = even_bounds(len(rows), _workers(matrix)), _user_bounds(matrix)
+    by_item = asked.by_item(scanned)
     low = 0
     while low < n:
         end = min(low + at_once * STRIP, n, low - low % tile + tile)
         if allowed[low:end].any():
             run(pack_strips, row_bounds, *stored, tile, rows, low, end - low, strips)
+            if factors.dense:
+                run(pack_left, row_bounds, factors.left, rows, low, end - low, left_strips)
+            extras_low = scanned.reach(low, end)
             run(
-                scan_users, user_bounds, low, end - low, strips, gains, shifts, *histories, places,
-                allowed, exclude_seen, keep, by_item, cursor, upcoming, bars, found_sums, found_items, found, limits,
-                squares,
+                scan_users, user_bounds, low, end - low, strips, left_strips, gains, shifts, factors.scales,
+                scanned.errors, *asked.histories, places, scanned.extras, extras_low, scanned.lengths,
+                allowed, exclude_seen, keep, *by_item, cursor, upcoming, bars,
+                found_sums, found_extras, found_items, found, limits, squares,
             )  # fmt: skip
         low = end
         if report is not None:
             report(low, n)
-    return found_sums, found_items, found
+    return found_sums, found_extras, found_items, found
 
 
 def _finish(
     run: Callable[..., None],
-    precision: PackedSymmetric,
-    gains: NDArray[np.float64],
-    shifts: NDArray[np.float64],
-    factors: Factors,
-    matrix: csr_array,
-    exclude_seen: bool,
-    allowed: NDArray[np.bool_],
-    keep: int,
+    asked: Asked,
+    scanned: PriorScan,
     exact: bool,
     candidates: Candidates,
     items: NDArray[np.int32],
     scores: NDArray[np.float64],
 ) -> None:
     """Decide among the candidates, wherever they were found."""
+    precision, gains, shifts, factors, matrix, _, exclude_seen, allowed, keep = asked
     # What the parts of any score of a user can add up to in size: |P_ji| ≤ √(P_jj·P_ii), as P is positive definite.
     roots = np.sqrt(abs(precision.diagonal()))
     sizes = abs(matrix) @ roots * abs(gains * roots).max(axis=1)[:, None]
     if not exclude_seen:
         sizes += abs(matrix).max(axis=1).toarray() * abs(shifts).max(axis=1)[:, None]
+    counts = np.diff(matrix.indptr)
+    ties = ROUNDING * (counts * (sizes + scanned.sizes) + (factors.rank / 8 + counts / 16 + 1) * scanned.sizes)
     run(
-        finish_users, _user_bounds(matrix), *precision.stored(), gains, shifts, *factors,
-        matrix.indptr, matrix.indices, matrix.data.astype(precision.dtype, copy=False),
-        allowed, exclude_seen, keep, np.ascontiguousarray(gains.T), sizes, exact, *candidates, items, scores,
+        finish_users, _user_bounds(matrix), *precision.stored(), gains, shifts, *factors, scanned.errors,
+        *asked.histories, scanned.lengths, allowed, exclude_seen, keep, *asked.by_item(scanned), ties, exact,
+        *candidates, items, scores,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from deql._system.progress import ProgressCallback
 from deql.errors import DeviceError
 from deql.linalg.engines.torch_gram import Triple
 from deql.linalg.engines.torch_packed import DevicePacked
+
+if TYPE_CHECKING:
+    from deql.ranking.prior_scan import Factors
 
 __all__ = ["SCRATCH", "DeviceHistories", "Scan", "batches", "scan", "strips"]
 
@@ -160,6 +163,7 @@ class Best(NamedTuple):
 
     scores: torch.Tensor
     sums: torch.Tensor
+    extras: torch.Tensor
     items: torch.Tensor
 
 
@@ -183,6 +187,8 @@ class Scan(NamedTuple):
         then, and what is seen excluded.
     report : callable or None
         Called as ``report(done, total)``.
+    factors : Factors or None
+        Of the prior that adds left·rightᵀ·diag(scale) to each W.
     """
 
     precision: DevicePacked
@@ -194,9 +200,36 @@ class Scan(NamedTuple):
     allowed: NDArray[np.bool_]
     squares: NDArray[np.float64] | None = None
     report: ProgressCallback | None = None
+    factors: Factors | None = None
 
 
-def scan(wanted: Scan, scratch: int = SCRATCH) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
+class DevicePrior:
+    """Extras of some users, X·left·rightᵀ in float64, as a device makes them.
+
+    Parameters
+    ----------
+    factors : Factors
+    histories : DeviceHistories
+    """
+
+    def __init__(self, factors: Factors, histories: DeviceHistories) -> None:
+        self._matrix, self._device = histories.compressed(), histories.columns.device
+        self._left, self._right, self.scales = factors.left, factors.right, self._there(factors.scales)
+        self._y = None if factors.dense else self._matrix @ self._there(self._left)
+
+    def _there(self, array: NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(np.array(array)).to(self._device).double()
+
+    def extras(self, low: int, high: int) -> torch.Tensor:
+        """Those of columns ``low`` … ``high − 1``."""
+        if self._y is None:
+            return self._matrix @ self._there(self._left[:, low:high])
+        return self._y @ self._there(self._right[low:high]).T
+
+
+def scan(
+    wanted: Scan, scratch: int = SCRATCH
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
     """Columns that are among the best ``keep`` of any model, for each row of X.
 
     Parameters
@@ -207,8 +240,9 @@ def scan(wanted: Scan, scratch: int = SCRATCH) -> tuple[NDArray[np.float64], NDA
 
     Returns
     -------
-    sums, items : ndarray, users × room
-        Σ_j x_j·P_ji and i of each candidate, in the order of columns.
+    sums, extras, items : ndarray, users × room
+        Σ_j x_j·P_ji, the same sum of the prior's products (users × 0 without one) and i of each candidate, in the
+        order of columns.
     found : ndarray
         How many candidates each user has: none without a history.
 
@@ -224,34 +258,40 @@ def scan(wanted: Scan, scratch: int = SCRATCH) -> tuple[NDArray[np.float64], NDA
     >>> P = DevicePacked.from_host(PackedSymmetric.from_dense(P, tile=3), torch.device("cpu"))
     >>> history = np.array([0, 1]), np.array([0]), np.array([2.0])
     >>> scan(Scan(P, -np.ones((1, 3)), np.ones((1, 3)), history, 1, True, np.ones(3, bool)))
-    (array([[-1.]]), array([[1]], dtype=int32), array([1], dtype=int32))
+    (array([[-1.]]), array([], shape=(1, 0), dtype=float64), array([[1]], dtype=int32), array([1], dtype=int32))
     """
     n, indptr, candidates_each = wanted.precision.n, wanted.histories[0], len(wanted.gains) * wanted.keep
     users, room = len(indptr) - 1, min(candidates_each, n)
     sums, items = np.empty((users, room)), np.empty((users, room), np.int32)
+    rank = 0 if wanted.factors is None else wanted.factors.rank
+    extras = np.empty((users, room if wanted.factors is not None and wanted.factors.left.size else 0))
     found = np.zeros(users, np.int32)
 
-    def work(first: int, last: int, width: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def work(first: int, last: int, width: int) -> tuple[NDArray[Any], ...]:
         return _unite(_search(wanted, first, last, width), n, room)
 
-    # A candidate is a score, a sum and an item, which are joined with others and sorted.
-    for first, last, candidates in batches(wanted.precision, indptr, candidates_each * 96, work, scratch):
-        sums[first:last], items[first:last], found[first:last] = candidates
+    # A candidate is a score, a sum, an extra and an item, which are joined with others and sorted.
+    user_bytes = candidates_each * 128 + 8 * rank
+    for first, last, candidates in batches(wanted.precision, indptr, user_bytes, work, scratch):
+        sums[first:last], more, items[first:last], found[first:last] = candidates
+        extras[first:last] = more[:, : extras.shape[1]]
     found[np.diff(indptr) == 0] = 0
-    return sums, items, found
+    return sums, extras, items, found
 
 
 def _search(wanted: Scan, first: int, last: int, width: int) -> Best:
     """Candidates of users ``first`` … ``last − 1``: each strip's best are merged with the best before it."""
-    precision, gains, shifts, histories, keep, exclude_seen, allowed, squares, report = wanted
+    precision, gains, shifts, histories, keep, exclude_seen, allowed, squares, report, factors = wanted
     n, device, users = precision.n, precision.device, last - first
     seen = DeviceHistories(histories, first, last, n, device, precision.data.dtype)
+    prior = DevicePrior(factors, seen) if factors is not None and factors.left.size else None
     # What is NaN is no candidate.
-    factors = torch.from_numpy(np.where(allowed, gains, np.nan)).to(device)
+    weights = torch.from_numpy(np.where(allowed, gains, np.nan)).to(device)
     added = torch.from_numpy(np.array(shifts, np.float64)).to(device)
     shape = (len(gains), users, keep)
     best = Best(
         torch.full(shape, -torch.inf, dtype=torch.float64, device=device),
+        torch.zeros(shape, dtype=torch.float64, device=device),
         torch.zeros(shape, dtype=torch.float64, device=device),
         torch.zeros(shape, dtype=torch.int64, device=device),
     )
@@ -260,14 +300,17 @@ def _search(wanted: Scan, first: int, last: int, width: int) -> Best:
         rows, columns, values = seen.within(low, high)
         if exclude_seen:
             sums[rows, columns] = torch.nan
+        extras = None if prior is None else prior.extras(low, high)
         for m in range(len(gains)):
-            scores = sums * factors[m, low:high]
+            scores = sums * weights[m, low:high]
+            if prior is not None and extras is not None:
+                scores += extras * prior.scales[m, low:high]
             if not exclude_seen:
                 scores[rows, columns] += values * added[m, low + columns]
             if squares is not None:
                 squared[m] += scores.square().nansum(dim=1)
             scores.nan_to_num_(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
-            _merge(best, m, scores, sums, low)
+            _merge(best, m, scores, sums, extras, low)
         if report is not None:
             report(first * n + users * high, (len(histories[0]) - 1) * n)
     if squares is not None:
@@ -275,28 +318,30 @@ def _search(wanted: Scan, first: int, last: int, width: int) -> Best:
     return best
 
 
-def _merge(best: Best, m: int, scores: torch.Tensor, sums: torch.Tensor, low: int) -> None:
+def _merge(
+    best: Best, m: int, scores: torch.Tensor, sums: torch.Tensor, extras: torch.Tensor | None, low: int
+) -> None:
     """Keep the best of the best so far and of a strip, for one model."""
     keep = best.scores.shape[2]
     top, where = scores.topk(min(keep, scores.shape[1]), sorted=False)
     best.scores[m], kept = torch.cat([best.scores[m], top], dim=1).topk(keep, sorted=False)
     best.sums[m] = torch.cat([best.sums[m], sums.gather(1, where)], dim=1).gather(1, kept)
+    if extras is not None:
+        best.extras[m] = torch.cat([best.extras[m], extras.gather(1, where)], dim=1).gather(1, kept)
     best.items[m] = torch.cat([best.items[m], where + low], dim=1).gather(1, kept)
 
 
-def _unite(best: Best, n: int, room: int) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.int32]]:
+def _unite(best: Best, n: int, room: int) -> tuple[NDArray[Any], ...]:
     """Candidates of all models in one list for each user, every item once, in the order of columns."""
     users = best.items.shape[1]
     items = torch.where(best.scores > -torch.inf, best.items, n).transpose(0, 1).reshape(users, -1)
-    sums = best.sums.transpose(0, 1).reshape(users, -1)
-    items, order = items.sort(dim=1)
-    sums = sums.gather(1, order)
+    items, first = items.sort(dim=1)
     items[:, 1:][items[:, 1:] == items[:, :-1]] = n
-    items, order = items.sort(dim=1)
-    found = (items < n).sum(dim=1)
-    sums = sums.gather(1, order)
-    return (
-        sums[:, :room].cpu().numpy(),
-        items[:, :room].int().cpu().numpy(),
-        found.int().cpu().numpy(),
+    items, then = items.sort(dim=1)
+    order = first.gather(1, then)
+    sums, extras = (
+        part.transpose(0, 1).reshape(users, -1).gather(1, order)[:, :room].cpu().numpy()
+        for part in (best.sums, best.extras)
     )
+    found = (items < n).sum(dim=1)
+    return sums, extras, items[:, :room].int().cpu().numpy(), found.int().cpu().numpy()

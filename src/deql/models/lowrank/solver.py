@@ -29,7 +29,7 @@ from scipy.sparse import csr_array
 from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
-from deql.ranking.prefetch import LINE, prefetch
+from deql.ranking.sparse_product import bounds_by_entries, multiply_sparse
 
 __all__ = ["CHUNK_BYTES", "GramOperator", "LowRank", "solve_dense", "solve_operators"]
 
@@ -38,9 +38,6 @@ Vector = NDArray[np.float64]
 
 CHUNK_BYTES = 2**30
 """What the vectors that are worked on at once may take."""
-
-_AHEAD = 16
-"""How many entries before its turn a row is fetched into cache."""
 
 _ROWS = 2**14
 """Rows of a tall block that are worked on at once."""
@@ -117,24 +114,6 @@ def solve_dense(S: Vector, added: Vector, rank: int) -> LowRank:
     return LowRank(basis, S @ basis, theta, float(np.trace(S) - theta.sum()), 0, True)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def _multiply(first, last, indptr, indices, values, X, out):  # type: ignore[no-untyped-def]
-    # Rows first … last − 1 of a sparse matrix times a dense one. Rows of the dense one lie where only the indices
-    # tell, so they are asked for some entries before their turn.
-    flat, width = X.reshape(-1), X.shape[1]
-    for row in range(first, last):
-        into = out[row]
-        into[:] = 0.0
-        for p in range(indptr[row], indptr[row + 1]):
-            if p + _AHEAD < len(indices):
-                place = np.int64(indices[p + _AHEAD]) * width
-                for c in range(0, width, LINE // X.itemsize):
-                    prefetch(flat, place + c)  # type: ignore[call-arg]
-            value, source = values[p], X[indices[p]]
-            for c in range(width):
-                into[c] += value * source[c]
-
-
 class GramOperator:
     """S = RᵀΛR as an operator on blocks of vectors: two sparse products, in threads.
 
@@ -162,12 +141,12 @@ class GramOperator:
                 shape=by_user.shape,
             )
         self.users, self.n = matrix.shape
-        self._parts = [(part, _even_bounds(part.indptr)) for part in (by_user, csr_array(by_user.T))]
+        self._parts = [(part, bounds_by_entries(part.indptr)) for part in (by_user, csr_array(by_user.T))]
 
     def __matmul__(self, X: Block) -> Block:
         for part, bounds in self._parts:
             out = np.empty((part.shape[0], X.shape[1]), np.float32)
-            run_slices(_multiply, bounds, part.indptr, part.indices, part.data, np.ascontiguousarray(X), out)
+            run_slices(multiply_sparse, bounds, part.indptr, part.indices, part.data, np.ascontiguousarray(X), out)
             X = out
         return X
 
@@ -387,11 +366,3 @@ def _expected_gain(losses: list[float]) -> float:
 def _ratio(above: Vector, below: Vector) -> Block:
     ratio = np.zeros(len(above), np.float32)
     return np.divide(above, below, out=ratio, where=below > 0, casting="unsafe")
-
-
-def _even_bounds(indptr: NDArray[np.integer]) -> list[int]:
-    """Slices of rows with about as many entries each, several for each thread."""
-    ends = np.linspace(0, indptr[-1], 4 * thread_count() + 1)
-    bounds = np.searchsorted(indptr, ends)
-    bounds[0], bounds[-1] = 0, len(indptr) - 1
-    return [int(bound) for bound in bounds]
