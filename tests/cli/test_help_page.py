@@ -21,7 +21,8 @@ def page(capsys, monkeypatch, typed, width):
 
 def parameters(typed):
     alone = typer.Typer(add_completion=False)
-    alone.command()(getattr(import_module(".".join(["deql.cli", *typed])), typed[-1]))
+    path = [word.replace("-", "_") for word in typed]
+    alone.command()(getattr(import_module(".".join(["deql.cli", *path])), path[-1]))
     return [one for one in get_command(alone).params if not one.hidden]
 
 

@@ -149,7 +149,8 @@ class TestFit:
             (["--prior", "model:movies.csv"], "movies.csv"),
             (["--prior", "model:letters.deql"], "has no item in common with the data"),
             (["--prior", "model:popular.deql"], "a model as a prior must be one whose scores are X @ W"),
-            (["--item-features", "one.deql"], "one.deql is used twice"),
+            (["--item-features", "movies.csv", "-o", "movies.csv"], "movies.csv is used twice in this command"),
+            (["--prior", "model:plain.deql", "-o", "plain.deql"], "plain.deql is used twice in this command"),
         ],
     )  # fmt: skip
     def test_nonsense_gets_a_sentence_and_writes_nothing(self, capsys, folder, monkeypatch, typed, message):

@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy.sparse import csc_array, csr_array
 
 import deql
 from deql.models import Recommender
+from deql.priors import LowPass, Prior, PriorWeights
 
 N = 12
 IDS = {
@@ -72,6 +74,25 @@ def family(kind: Callable[..., Any], **params: Any) -> Case:
     return Case(lambda: kind(l2=2.0, **params), {"l2": 30.0}, {"l2": -1.0})
 
 
+@dataclass(frozen=True)
+class CoOccurrence(Prior):
+    """A prior of one's own, n × n."""
+
+    def weights(self, data: deql.Interactions) -> PriorWeights:
+        n = data.n_items
+        return PriorWeights(co_occurrence(data).astype(np.float32), None, np.ones(n), np.zeros(n))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"prior": "co-occurrence"}
+
+
+def with_prior(kind: Callable[..., Any], prior: Prior, **params: Any) -> Case:
+    """One of the models that share P, pulled towards a prior."""
+    make = partial(kind, l2=2.0, prior=prior, prior_weight=0.6, **params)
+    return Case(make, {"prior_weight": 0.9}, {"prior_weight": -1.0})
+
+
 # LAE and ELSA have a symmetric W, but for a popularity_power.
 CASES = {
     "EASE": family(deql.EASE),
@@ -84,6 +105,8 @@ CASES = {
     "DEQL": family(deql.DEQL, b=1.5),
     "DEQL, zero diagonal": family(deql.DEQL, b=2.0, zero_diagonal=True),
     "DEQL, b = inf": family(deql.DEQL, b=float("inf"), dtype="float64"),
+    "DEQL, thin prior": with_prior(deql.DEQL, LowPass(rank=4, power_in=0.2), b=1.5),
+    "EASE, dense prior": with_prior(deql.EASE, CoOccurrence(), dtype="float64", user_power=0.3, popularity_power=0.2),
     "LowRankDEQL": Case(lambda: deql.LowRankDEQL(rank=5, l2=1.0, dropout=0.4), {"rank": 2}, {"rank": 0}),
     "SLIM": Case(lambda: deql.SLIM(l1=0.1, l2=1.0), {"l1": 0.3}, {"l1": -0.1}),
     "ELSA": Case(

@@ -22,6 +22,8 @@ from deql.evaluation.model_groups import model_spec
 from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 from deql.io.atomic import write_text
 from deql.models import CustomLinear
+from deql.priors.saved import SavedPrior
+from deql.priors.specs import PRIOR_KINDS, prior_kind
 from deql.report.comparison_page import comparison_page
 from deql.report.page import need_report_extra
 from deql.split import Split
@@ -83,6 +85,13 @@ def compare(
         if isinstance(named[name], CustomLinear):
             raise ParameterError(
                 f"{name} has weights of its own, which cannot be fitted anew on every split: use deql evaluate"
+            )
+        if isinstance(getattr(named[name], "prior", None), SavedPrior):
+            kind, spec = prior_kind(named[name].prior), model_spec(named[name])
+            typed = f", or say {spec.replace(f'prior={kind}', f'prior={kind}:FILE')}" if kind in PRIOR_KINDS else ""
+            raise ParameterError(
+                f"{name} does not hold what its prior was made from, so it cannot be fitted anew on every split: use "
+                f"deql evaluate{typed}"
             )
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
     output.check(data, table.items, *spec_files(models))

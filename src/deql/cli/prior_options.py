@@ -15,7 +15,7 @@ from deql.data import Interactions
 from deql.errors import ParameterError
 from deql.models import load
 from deql.priors.feature_basis import RANK as MOST_FEATURES
-from deql.priors.low_pass import RANK as DEFAULT_RANK
+from deql.priors.low_pass import _RANK as DEFAULT_RANK
 from deql.priors.specs import features_of, parse_prior, prior_file, prior_kind
 
 __all__ = ["PriorOptions", "fitted_facts", "fitted_words", "planned_rank", "planned_words"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from deql._system.describe import own_first
@@ -56,6 +57,9 @@ def describe(model: Recommender, shown: Collection[str] = ()) -> str:
     words = [model._display_name]
     defaults = {field.name: field.default for field in spec_fields(model)} | _prior_defaults(model)
     for name, value in parameters(model).items():
+        if name == "prior":  # of a file the name will do
+            kind, _, file = value.partition(":")
+            value = f"{kind}:{PurePath(file).name}" if file else kind
         if value != defaults.get(name) or name in shown:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             words.append(name if value is True else f"{name}={value:.6g}" if number else f"{name}={value}")

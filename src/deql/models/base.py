@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import numpy as np
@@ -130,15 +131,19 @@ class Recommender(BulkVerbs):
         -------
         self
         """
-        return self._fit_keeping(self._catalogue(as_interactions(data)), self._learn, keep_data)
+        return self._fit_keeping(as_interactions(data), self._learn, keep_data)
 
     def _catalogue(self, data: Interactions) -> Interactions:
-        """The interactions with all items that the model is to know: a prior may know more of them."""
+        """The interactions with all items that the model is to know: a prior may know more of them.
+
+        Where there are more, ``_learn`` is told as ``known`` how many were there before.
+        """
         return data
 
-    def _fit_keeping(self, data: Interactions, learn: Callable[[Interactions], None], keep_data: bool) -> Self:
-        self._fit(data, learn)
-        self._kept = data if keep_data else None
+    def _fit_keeping(self, data: Interactions, learn: Callable[..., None], keep_data: bool) -> Self:
+        catalogue = self._catalogue(data)
+        self._fit(catalogue, learn if catalogue is data else partial(learn, known=data.n_items))
+        self._kept = catalogue if keep_data else None
         return self
 
     def _fit(self, data: Interactions, learn: Callable[[Interactions], None]) -> Self:

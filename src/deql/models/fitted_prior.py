@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.progress import ProgressCallback
 from deql.io.container import Arrays
 from deql.io.model_file import refuse_infinite, vector
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.thin_product import thin_product
+from deql.priors.feature_space import FeatureSpace
 from deql.priors.prior import PriorWeights
 from deql.ranking.prior_term import prior_diagonal
 from deql.rules import PriorDiagonals
@@ -20,7 +22,7 @@ from deql.rules import PriorDiagonals
 if TYPE_CHECKING:
     from deql.linalg.engines.torch_packed import DevicePacked
 
-__all__ = ["FittedPrior"]
+__all__ = ["FittedPrior", "beside"]
 
 Vector = NDArray[np.float64]
 
@@ -39,6 +41,8 @@ class FittedPrior:
         Of W₀.
     own, image : ndarray of float64
         The diagonals of W₀ and of P·W₀.
+    features : FeatureSpace or None
+        The features that it was made of, if it was.
 
     Examples
     --------
@@ -54,10 +58,15 @@ class FittedPrior:
     diagonal: Vector
     own: Vector
     image: Vector
+    features: FeatureSpace | None = None
 
     @classmethod
     def of(
-        cls, weights: PriorWeights, precision: PackedSymmetric, on_device: DevicePacked | None = None
+        cls,
+        weights: PriorWeights,
+        precision: PackedSymmetric,
+        on_device: DevicePacked | None = None,
+        report: ProgressCallback | None = None,
     ) -> FittedPrior:
         """The one product that a prior costs, P·U, where P is.
 
@@ -68,12 +77,19 @@ class FittedPrior:
             P in memory, or mapped from a file.
         on_device : DevicePacked, optional
             P once more, on a device, which then multiplies.
+        report : callable, optional
+            Called as ``report(done, total)`` while the processor multiplies.
         """
-        left = thin_product(precision, weights.left) if on_device is None else on_device.thin_product(weights.left)
+        if on_device is None:
+            left = thin_product(precision, weights.left, report)
+        else:
+            left = on_device.thin_product(weights.left)
         right = None if weights.right is None else np.ascontiguousarray(weights.right, np.float32)
         own = weights.scale * prior_diagonal(weights.left, right) + weights.diagonal
+        if weights.cold is not None and weights.cold.any():
+            left, right = beside(weights.left, left, right, weights.cold, precision.diagonal())
         image = weights.scale * prior_diagonal(left, right) + weights.diagonal * precision.diagonal()
-        return cls(left, right, weights.scale, weights.diagonal, own, image)
+        return cls(left, right, weights.scale, weights.diagonal, own, image, weights.features)
 
     @cached_property
     def products(self) -> Vector:
@@ -125,7 +141,9 @@ class FittedPrior:
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Arrays and plain facts that a model file keeps."""
         arrays: Arrays = {f"prior_{name}": getattr(self, name) for name in ("left", *_VECTORS)}
-        return arrays if self.right is None else arrays | {"prior_right": self.right}, {}
+        arrays |= {} if self.right is None else {"prior_right": self.right}
+        of_features: tuple[Arrays, dict[str, Any]] = ({}, {}) if self.features is None else self.features.state()
+        return arrays | of_features[0], of_features[1]
 
     @classmethod
     def from_state(cls, arrays: Arrays, facts: dict[str, Any], n: int) -> FittedPrior:
@@ -140,7 +158,54 @@ class FittedPrior:
                 raise ValueError(f"the factors of its prior are of {factor.dtype}")
         # Of n × n numbers no more than the diagonal, which is read anyway: all of it would be read for that.
         refuse_infinite("prior's factors", *([left.diagonal()] if right is None else [left, right]))
-        return cls(left, right, *(vector(arrays, f"prior_{name}", n) for name in _VECTORS))
+        features = FeatureSpace.from_state(arrays, facts) if "features" in facts else None
+        if features is not None and features.features.shape[0] != n:
+            raise ValueError("its features and the ids of items differ in number")
+        vectors = {name: vector(arrays, f"prior_{name}", n) for name in _VECTORS}
+        return cls(left, right, **vectors, features=features)
+
+
+def beside(
+    plain: NDArray[np.float32],
+    product: NDArray[np.float32],
+    right: NDArray[np.float32] | None,
+    cold: NDArray[np.bool_],
+    precision_diagonal: Vector,
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    """Factors whose product is that of P·U·Vᵀ, but for cold items, whose column of A is l2 alone, U·Vᵀ/l2.
+
+    Parameters
+    ----------
+    plain, product : ndarray of float32, n × rank
+        U and P·U.
+    right : ndarray of float32 or None
+        V; None for the identity.
+    cold : ndarray of bool
+    precision_diagonal : ndarray of float64
+        diag(P), which is 1/l2 for cold items.
+
+    Returns
+    -------
+    left, right : ndarray of float32
+        [P·U, U], and V's rows on the one side or the other: of twice the rank.
+
+    Examples
+    --------
+    >>> U, V = np.float32([[1], [2]]), np.float32([[3], [4]])
+    >>> left, right = beside(U, 10 * U, V, np.array([False, True]), np.array([0.1, 0.5]))
+    >>> (left @ right.T).tolist()
+    [[30.0, 2.0], [60.0, 4.0]]
+    """
+    by_ridge = precision_diagonal[cold].astype(np.float32)
+    if right is None:
+        whole = product.copy()
+        whole[:, cold] = plain[:, cold] * by_ridge
+        return whole, None
+    rank = right.shape[1]
+    sides = np.zeros((len(right), 2 * rank), np.float32)
+    sides[~cold, :rank] = right[~cold]
+    sides[cold, rank:] = right[cold] * by_ridge[:, None]
+    return np.hstack([product, plain.astype(np.float32, copy=False)]), sides
 
 
 _VECTORS = ("scale", "diagonal", "own", "image")

@@ -19,11 +19,12 @@ from deql.data import Interactions
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io.model_file import ModelRecord
 from deql.linalg.engines.engine import Engine, Problem
+from deql.linalg.engines.resources import ProblemSize
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
 from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
 from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
-from deql.priors.matrix import as_prior
+from deql.priors.matrix import Matrix, as_prior, is_matrix
 from deql.priors.prior import Prior
 from deql.priors.saved import prior_from_config
 from deql.ranking.quantised import QuantisedRows
@@ -81,8 +82,7 @@ class LinearAutoencoder(RuleModel):
         return super().__new__(cls)
 
     def __repr__(self) -> str:
-        given = as_prior(self.prior)
-        return short_repr(self if given is self.prior else dataclasses.replace(self, prior=given))
+        return short_repr(dataclasses.replace(self, prior=Matrix(self.prior)) if is_matrix(self.prior) else self)
 
     @property
     def paper_l2_(self) -> float:
@@ -164,26 +164,25 @@ class LinearAutoencoder(RuleModel):
                 f"the Gram matrix is of user_power {of[0]:g}, {of[1]} and {of[2]:,} items, "
                 f"not {self.user_power:g}, {self.dtype} and {data.n_items:,}"
             )
-        return self._fit(self._catalogue(data), partial(self._learn, shared=shared))
+        return self._fit(self._catalogue(data), partial(self._learn, known=data.n_items, shared=shared))
 
     def _catalogue(self, data: Interactions) -> Interactions:
         prior = as_prior(self.prior)
         return data if prior is None else prior.with_items(data)
 
-    def _learn(self, data: Interactions, shared: SharedGram | None = None) -> None:
+    def _learn(self, data: Interactions, known: int | None = None, shared: SharedGram | None = None) -> None:
         # What is wrong with a prior is told before the long work.
         prior = as_prior(self.prior)
         towards = None if prior is None else prior.weights(data)
-        weights, matrix = None, data.matrix
+        n, known, weights = data.n_items, known or data.n_items, None
+        # The items that only a prior knows are the last, and there is nothing to solve for them.
+        matrix = data.matrix if known == n else _narrowed(data.matrix, known)
         if shared is None:
             of_users = user_weights(matrix, self.user_power)
             diagonal = weighted_diagonal(matrix, of_users)
             weights = of_users if self.user_power else None
-            matrix = matrix if prior is None else _without_last(matrix, self.item_counts_)
         else:
-            matrix = _narrowed(matrix, shared.matrix.n)
-            diagonal = np.concatenate([shared.diagonal, np.zeros(data.n_items - len(shared.diagonal))])
-        solved_items = matrix.shape[1]
+            diagonal = shared.diagonal
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
             largest = name_some(data.items[[int(diagonal.argmax())]])
             weighted = f" with user_power={self.user_power:g}" if self.user_power else ""
@@ -193,8 +192,10 @@ class LinearAutoencoder(RuleModel):
         added = self._dropped / (1.0 - self._dropped) * diagonal + self._ridge
         with stages(self.progress) as stage:
             try:
-                beside = 0 if towards is None else 4 * data.n_items * towards.left.shape[1]
-                problem = Problem(matrix, added[:solved_items], weights, self.dtype, beside)
+                # P is copied as it grows, before the product is made.
+                larger = ProblemSize(n, self.dtype).packed if known < n else 0
+                beside = larger if towards is None else max(larger, towards.left.nbytes)
+                problem = Problem(matrix, added, weights, self.dtype, beside)
                 kept = None if shared is None else shared.matrix
                 solved = solve(problem, self.engine, shared=kept, stage=stage)
             except (NotPositiveDefiniteError, InaccurateInverseError) as error:
@@ -208,18 +209,19 @@ class LinearAutoencoder(RuleModel):
                     "it follows from the items before it"
                 )
                 raise NotPositiveDefiniteError((said, *advice), error.indices) from None
-        self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
-        self.engine_, self.on_device_ = solved.engine, solved.on_device
-        self.quantized_rows_: QuantisedRows | None = None
-        if towards is not None:
-            if extra := data.n_items - solved_items:
-                self._grow(extra)
-            self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_)
+            self.precision_, self.residual_, self.gram_diagonal_ = solved.precision, solved.residual, diagonal
+            self.engine_, self.on_device_ = solved.engine, solved.on_device
+            self.quantized_rows_: QuantisedRows | None = None
+            if known < n:
+                self._grow(n - known)
+            if towards is not None:
+                self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_, stage("Prior"))
         self._apply_rule()
 
     def _grow(self, extra: int) -> None:
         """Add items that nobody has: their column of A is l2 on the diagonal and nothing else, so that of P is 1/l2."""
         self.precision_ = self.precision_.grown(extra, 1.0 / self._ridge)
+        self.gram_diagonal_ = np.concatenate([self.gram_diagonal_, np.zeros(extra)])
         if self.on_device_ is not None:
             device = str(self.on_device_.device)
             self.on_device_ = None
@@ -231,15 +233,8 @@ class LinearAutoencoder(RuleModel):
         return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine), prior
 
 
-def _without_last(matrix: csr_array, counts: NDArray[np.int64]) -> csr_array:
-    """The matrix without the columns at its end that nobody has: there is nothing to solve for them."""
-    return _narrowed(matrix, int(np.flatnonzero(counts)[-1]) + 1)
-
-
 def _narrowed(matrix: csr_array, n: int) -> csr_array:
     """The first n columns, of which no others have entries."""
-    if n == matrix.shape[1]:
-        return matrix
     return csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], n))
 
 

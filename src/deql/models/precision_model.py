@@ -110,7 +110,7 @@ class PrecisionModel(Recommender):
         [['x']]
         """
         self._check_fitted()
-        self.quantized_rows_ = QuantisedRows.fill(self.precision_)
+        self.quantized_rows_ = QuantisedRows.fill(self.precision_, right=self._right_factor)
         return self
 
     def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
@@ -128,9 +128,8 @@ class PrecisionModel(Recommender):
         self._check_fitted()
         record = self._as_record()
         if quantized_rows:
-            rows = self.quantized_rows_ or QuantisedRows.fill(self.precision_)
-            # Bytes, which older versions read, too, and pass over.
-            record.arrays.update(row_codes=rows.codes.view(np.uint8), row_steps=rows.steps)
+            rows = self.quantized_rows_ or QuantisedRows.fill(self.precision_, right=self._right_factor)
+            record.arrays.update(rows.arrays())
         model_file.write(Path(path), record)
 
     def weights(self) -> NDArray[Any]:
@@ -188,10 +187,7 @@ class PrecisionModel(Recommender):
         elif "prior_left" in arrays:
             raise ValueError("it has factors of a prior, and no prior")
         if "row_codes" in arrays:
-            codes, steps = arrays["row_codes"].view(np.int8), arrays["row_steps"]
-            if steps.dtype != np.float32:
-                raise ValueError(f"its quantised rows have steps of {steps.dtype}")
-            self.quantized_rows_ = QuantisedRows(self.precision_, codes, steps)
+            self.quantized_rows_ = QuantisedRows.from_arrays(self.precision_, arrays, self._right_factor)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
@@ -218,6 +214,11 @@ class PrecisionModel(Recommender):
             on_device=next((device for device in devices if device is not None), None),
             prior=self._prior_term(models), report=report,
         )[0]  # fmt: skip
+
+    @property
+    def _right_factor(self) -> NDArray[np.float32] | None:
+        """The right factor of a thin prior, which quantised rows hold once more."""
+        return None if self.prior_ is None else self.prior_.right
 
     def _prior_term(self, models: Sequence[Any] = ()) -> PriorTerm | None:
         """What the prior adds to W; with a row of scales for each of the models, if any are given."""

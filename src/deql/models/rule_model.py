@@ -154,6 +154,8 @@ class RuleModel(PrecisionModel):
         """Become fitted with the P of a model that agrees in all that P depends on, and this prior: O(n)."""
         self.__dict__.update({name: getattr(fitted, name) for name in _FROM_FIT})
         self.prior_ = prior
+        if prior is not fitted.prior_:
+            self.quantized_rows_ = None  # which hold the other's factor
         self._apply_rule()
         self.fitted_params_ = self.get_params()
 

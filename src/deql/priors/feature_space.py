@@ -55,18 +55,20 @@ class FeatureSpace:
         """F·B: an item's row is what it has in common with others in."""
         return np.asarray(self.features @ self.basis, np.float32)
 
-    def weights(self, learned: NDArray[np.bool_]) -> PriorWeights:
+    def weights(self, learned: NDArray[np.bool_], cold: NDArray[np.bool_] | None = None) -> PriorWeights:
         """W₀_ji = c·f_jᵀ·K₋ᵢ·f_i, where K = B·Bᵀ without item i: by Sherman and Morrison f_jᵀ·K·f_i/(1 − f_iᵀ·K·f_i).
 
         Parameters
         ----------
         learned : ndarray of bool
             Which items the basis was learned from; for the others K is without them already.
+        cold : ndarray of bool, optional
+            Which items nobody has.
         """
         factor = self.factor()
         own = np.einsum("ik,ik->i", factor, factor, dtype=np.float64)
         scale = self.strength / np.where(learned, np.maximum(1.0 - own, _NEAREST), 1.0)
-        return PriorWeights(factor, factor, scale, -own * scale, self)
+        return PriorWeights(factor, factor, scale, -own * scale, self, cold)
 
     def with_rows(self, features: csr_array) -> FeatureSpace:
         """The same space with further items."""

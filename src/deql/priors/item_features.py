@@ -152,7 +152,7 @@ class ItemFeatures(Prior):
         space = FeatureSpace(columns, features, ridge_basis(features[learned], self.l2), 1.0)
         strength = max(fitted_scale(data.matrix, space.weights(learned)), 0.0)
         self._tell(table, data, warm, rows, strength)
-        return replace(space, strength=strength).weights(learned)
+        return replace(space, strength=strength).weights(learned, ~warm)
 
     def _learn(self, table: FeatureTable, rows: NDArray[np.int64]) -> tuple[FeatureColumn, ...]:
         raw = table.take(rows)

@@ -15,7 +15,7 @@ from deql.data import Interactions
 from deql.errors import DataError, ParameterError, TooLargeError, name_some
 from deql.priors.prior import Prior, PriorWeights
 
-__all__ = ["Matrix", "as_prior", "check_room"]
+__all__ = ["Matrix", "as_prior", "check_room", "is_matrix"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +70,7 @@ class Matrix(Prior):
     @property
     def config(self) -> dict[str, Any]:
         """Its name: the numbers are not serialised."""
-        return {"name": "Matrix"}
+        return {"prior": "matrix"}
 
 
 def as_prior(given: Any) -> Prior | None:
@@ -85,7 +85,7 @@ def as_prior(given: Any) -> Prior | None:
     """
     if given is None or isinstance(given, Prior):
         return given
-    if _is_pair(given) or issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2):
+    if is_matrix(given):
         return Matrix(given)
     hint = ""
     if isinstance(given, type) and issubclass(given, Prior):
@@ -96,6 +96,17 @@ def as_prior(given: Any) -> Prior | None:
     raise ParameterError(
         f"prior must be an object of deql.priors, an n × n array or a pair (U, V), got {got}{hint}", parameter="prior"
     )
+
+
+def is_matrix(given: Any) -> bool:
+    """Whether it is an array of weights, or two factors of one.
+
+    Examples
+    --------
+    >>> is_matrix(np.zeros((3, 3))), is_matrix("lowpass")
+    (True, False)
+    """
+    return _is_pair(given) or issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2)
 
 
 def check_room(n: int, beside: int = 0) -> None:

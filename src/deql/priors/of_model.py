@@ -93,7 +93,7 @@ class Model(Prior):
     @property
     def config(self) -> dict[str, Any]:
         """Its name and that of the other model, which is not serialised itself."""
-        return {"name": "Model", "other": type(self.other).__name__}
+        return {"prior": "model", "other": type(self.other).__name__}
 
 
 def _rows(

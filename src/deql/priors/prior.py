@@ -31,6 +31,9 @@ class PriorWeights:
         n numbers each.
     features : FeatureSpace or None
         What it was made of, where that is features of the items: new items are placed by it.
+    cold : ndarray of bool or None
+        Items that nobody has and that W₀ speaks for. Their columns of W are m/l2·W₀, not m·P·W₀: the ridge alone
+        decides them, since that nobody has had the chance to choose an item does not say that nobody would.
     """
 
     left: NDArray[np.float32]
@@ -38,6 +41,7 @@ class PriorWeights:
     scale: NDArray[np.float64]
     diagonal: NDArray[np.float64]
     features: FeatureSpace | None = None
+    cold: NDArray[np.bool_] | None = None
 
     def to_dense(self) -> NDArray[np.float64]:
         """W₀ as a dense n × n array: for small n."""

@@ -7,22 +7,23 @@ from typing import Any, NoReturn
 
 from deql.data import Interactions
 from deql.errors import ParameterError
+from deql.priors.low_pass import LowPass
 from deql.priors.prior import Prior
 
 __all__ = ["SavedPrior", "prior_from_config"]
 
-_REBUILT: dict[str, type[Prior]] = {}
+_REBUILT: dict[str, type[Prior]] = {"lowpass": LowPass}
 """Priors that their parameters alone make again."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class SavedPrior(Prior):
     """A prior of which a model file kept what it made, and not what it was made from: the model works as it is.
 
     Parameters
     ----------
     name : str
-        What kind of prior it was.
+        What kind of prior it was: ``"matrix"``.
     parameters : dict
         What was kept of it.
     """
@@ -30,17 +31,24 @@ class SavedPrior(Prior):
     name: str
     parameters: dict[str, Any]
 
-    def weights(self, data: Interactions) -> NoReturn:
-        """Raise ParameterError: there is nothing to make weights from."""
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def with_items(self, data: Interactions) -> NoReturn:
+        """Raise ParameterError: there is nothing to make weights from. (This is asked before an earlier fit goes.)"""
         raise ParameterError(
             f"the model file kept what its prior made, not the prior ({self.name}): give prior=… again to fit anew",
             parameter="prior",
         )
 
+    def weights(self, data: Interactions) -> NoReturn:
+        """Raise ParameterError, likewise."""
+        self.with_items(data)
+
     @property
     def config(self) -> dict[str, Any]:
         """As it was serialised."""
-        return {"name": self.name} | self.parameters
+        return {"prior": self.name} | self.parameters
 
 
 def prior_from_config(config: dict[str, Any]) -> Prior:
@@ -48,13 +56,13 @@ def prior_from_config(config: dict[str, Any]) -> Prior:
 
     Examples
     --------
-    >>> prior_from_config({"name": "Matrix"})
-    SavedPrior(name='Matrix', parameters={})
+    >>> prior_from_config({"prior": "lowpass", "rank": 64})
+    LowPass(rank=64, power_in=0.5, power_out=0.5)
+    >>> prior_from_config({"prior": "matrix"})
+    SavedPrior(name='matrix', parameters={})
     """
     if not isinstance(config, dict):
         raise TypeError("its prior is no JSON object")
     parameters = {**config}
-    name = parameters.pop("name")
-    if name in _REBUILT:
-        return _REBUILT[name](**parameters)
-    return SavedPrior(str(name), parameters)
+    name = str(parameters.pop("prior"))
+    return _REBUILT[name](**parameters) if name in _REBUILT else SavedPrior(name, parameters)

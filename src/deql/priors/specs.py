@@ -27,6 +27,13 @@ _EXAMPLES = {"features": "features:items.parquet", "model": "model:last-month.de
 _TYPED = {"int", "float", "str", "bool", "None"}
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class ModelOfFile(Model):
+    """A model as a prior, with the file that it is from, by which it is told from others."""
+
+    file: str
+
+
 def parse_prior(text: str, load: Callable[[str], Any] | None = None) -> Prior | None:
     """A prior from its name and parameters; None for ``none``.
 
@@ -65,7 +72,7 @@ def parse_prior(text: str, load: Callable[[str], Any] | None = None) -> Prior | 
         if kind == "features":
             return features_of(str(file), **chosen)
         if kind == "model":
-            return Model(file if load is None else load(str(file)), **chosen)
+            return ModelOfFile(file if load is None else load(str(file)), str(file))
         return LowPass(**chosen)
     except ParameterError as error:
         raise ParameterError(f"{text}: ", *error.args, parameter="prior") from None
@@ -107,8 +114,7 @@ def prior_kind(prior: Any) -> str:
     >>> prior_kind(parse_prior("lowpass"))
     'lowpass'
     """
-    name = prior.name if isinstance(prior, SavedPrior) else type(prior).__name__
-    return next((kind for kind, known in PRIOR_KINDS.items() if name in (kind, known.__name__)), "matrix")
+    return str(prior.config["prior"]) if isinstance(prior, Prior) else "matrix"
 
 
 def prior_parameters(prior: Any) -> dict[str, Any]:
@@ -120,13 +126,12 @@ def prior_parameters(prior: Any) -> dict[str, Any]:
     {'prior': 'lowpass', 'prior_rank': 64, 'prior_power_in': 0.5, 'prior_power_out': 0.5}
     """
     kind = prior_kind(prior)
-    if kind == "matrix":
-        return {"prior": kind}
+    known = _parameters(PRIOR_KINDS[kind]) if kind in PRIOR_KINDS else {}
     saved = prior.parameters if isinstance(prior, SavedPrior) else {}
-    known = _parameters(PRIOR_KINDS[kind])
-    values = {f"prior_{name}": saved.get(name, getattr(prior, name, known[name].default)) for name in known}
-    table = getattr(prior, "table", None)
-    return {"prior": f"{kind}:{table}" if isinstance(table, str | os.PathLike) else kind} | values
+    values = {name: saved.get(name, getattr(prior, name, parameter.default)) for name, parameter in known.items()}
+    file = getattr(prior, "file", getattr(prior, "table", None))
+    words = f"{kind}:{os.fspath(file)}" if isinstance(file, str | os.PathLike) else kind
+    return {"prior": words} | {f"prior_{name}": value for name, value in values.items() if value is not None}
 
 
 def prior_spec(prior: Prior | None) -> str:
@@ -141,7 +146,7 @@ def prior_spec(prior: Prior | None) -> str:
         return "none"
     values = prior_parameters(prior)
     kind = values.pop("prior")
-    parts = [f"{name.removeprefix('prior_')}={written(value)}" for name, value in values.items() if value is not None]
+    parts = [f"{name.removeprefix('prior_')}={written(value)}" for name, value in values.items()]
     return kind + "".join(f"{',' if place or ':' in kind else ':'}{part}" for place, part in enumerate(parts))
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from deql.linalg.prefetch import LINE, prefetch
 from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import add_exactly, cut_back, score_candidates
-from deql.ranking.prefetch import LINE, prefetch
 from deql.ranking.prior_term import prior_entry
 
 __all__ = ["SPARE", "contributions", "pack_left", "pack_strips", "scan_users", "score_pairs"]

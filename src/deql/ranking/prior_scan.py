@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 
 from deql._system.threads import blas_limited, even_bounds, read_only, thread_count
 from deql.linalg.blas import MOST_CALLERS, gemm
+from deql.linalg.sparse_product import bounds_by_entries, multiply_sparse
 from deql.linalg.tiling import STRIP
 from deql.ranking.prior_term import PriorTerm, prior_arrays
-from deql.ranking.sparse_product import bounds_by_entries, multiply_sparse
 
 __all__ = ["Factors", "PriorScan"]
 

@@ -23,10 +23,10 @@ from scipy.sparse import csr_array
 from deql._system.threads import even_bounds, read_only, run_slices, thread_count
 from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
+from deql.linalg.prefetch import LINE
 from deql.linalg.tiling import STRIP
 from deql.ranking.candidates import keep_best, sort_best
 from deql.ranking.kernels import contributions
-from deql.ranking.prefetch import LINE
 from deql.ranking.prior_scan import Factors
 from deql.ranking.prior_term import PriorTerm
 from deql.ranking.quantised_right import ORDINARY_FACTORS, QuantisedRight, add_extras, history_vector

@@ -225,13 +225,14 @@ def share_rows(model: Recommender) -> int | None:
     """
     if not isinstance(model, LinearAutoencoder) or model.quantized_rows_ is not None:
         return None
-    size = QuantisedRows.size(model.precision_.n)
+    right = model._right_factor
+    size = QuantisedRows.size(model.precision_.n, 0 if right is None else right.shape[1])
     if not may_take(size):
         log("rows_left_out", logging.WARNING, reason="too little memory: lists take longer", bytes=size)
         return None
     file = in_memory("rows", size)
     try:
-        QuantisedRows.fill(model.precision_, mmap.mmap(file, size))
+        QuantisedRows.fill(model.precision_, mmap.mmap(file, size), right)
         seal(file)
     except ParameterError as error:  # numbers that 8 bits cannot stand for
         os.close(file)
@@ -248,7 +249,7 @@ def attach_rows(model: Recommender, file: int) -> None:
     assert isinstance(model, LinearAutoencoder)
     # Private, as before Linux 6.7 a sealed file cannot be mapped otherwise; what nobody writes is shared all the same.
     mapped = mmap.mmap(file, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
-    model.quantized_rows_ = QuantisedRows.from_buffer(model.precision_, mapped)
+    model.quantized_rows_ = QuantisedRows.from_buffer(model.precision_, mapped, model._right_factor)
 
 
 def may_take(size: int) -> bool:

@@ -111,6 +111,16 @@ class TestChoice:
         machine(memory=8, devices=(6,))
         assert (choose_engine(38_048).name, choose_engine(38_048, matrices=2).name) == ("torch", "memory")
 
+    def test_what_is_needed_beside_the_matrix_counts(self, machine):
+        machine(memory=4)
+        assert [choose_engine(38_048, beside=beside).name for beside in (0, 2**29, 2**31)] == [
+            "memory",
+            "memory",
+            "disk",
+        ]
+        with pytest.raises(TooLargeError, match="38,048 items"):
+            choose_engine(38_048, beside=2**33)
+
     def test_devices_are_looked_for_only_when_they_would_be_used(self, machine):
         looked = machine()
         for n, engine in ((2000, "auto"), (3999, "auto"), (9000, "memory"), (9000, "disk")):
@@ -247,6 +257,15 @@ class TestPlan:
         assert found.memory < 4 * GIB, "what is promised for Yelp2018"
         assert deql.plan(91_599, calibrate=False).memory < 20 * GIB
         assert (found.disk, found.seconds) == (0, None)
+
+    @pytest.mark.parametrize("engine", ["memory", "disk", "torch"])
+    def test_a_prior_takes_its_factors(self, machine, engine):
+        machine(memory=64, devices=(80,))
+        plain, thin, whole = (deql.plan(20_000, engine=engine, calibrate=False, prior_rank=k) for k in (0, 512, 20_000))
+        assert thin.memory - plain.memory == 3 * 20_000 * 512 * 4
+        assert whole.memory - plain.memory == 2 * 20_000**2 * 4
+        with pytest.raises(ParameterError, match=r"^prior_rank must be a whole number from 0 up"):
+            deql.plan(20_000, prior_rank=-1)
 
     def test_interactions_splits_and_matrices_are_alike(self, machine, random_matrix):
         machine()

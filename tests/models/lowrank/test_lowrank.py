@@ -10,7 +10,8 @@ from scipy.sparse import csr_array, random_array
 import deql
 from deql.errors import DataError, NotPositiveDefiniteError, ParameterError, TooLargeError
 from deql.linalg.gram import user_weights
-from deql.models.lowrank.solver import GramOperator, solve_dense, solve_operators
+from deql.linalg.sparse_product import GramOperator
+from deql.models.lowrank.solver import solve_dense, solve_operators
 from deql.objective import expected_loss
 
 

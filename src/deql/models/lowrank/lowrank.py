@@ -17,7 +17,8 @@ from deql.data import Interactions
 from deql.errors import NotPositiveDefiniteError, ParameterError, name_some
 from deql.io.model_file import fact, vector
 from deql.linalg.gram import check_size, check_solvable_without_ridge, gram, user_weights, weighted_diagonal
-from deql.models.lowrank.solver import CHUNK_BYTES, GramOperator, solve_dense, solve_operators
+from deql.linalg.sparse_product import CHUNK_BYTES, GramOperator
+from deql.models.lowrank.solver import solve_dense, solve_operators
 from deql.models.stored import FactoredAutoencoder
 from deql.rules import ridge_of_gram
 

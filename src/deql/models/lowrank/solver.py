@@ -16,7 +16,6 @@ for whatever error is left counts squared: the loss of a W built on a B that is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,20 +23,16 @@ import numpy as np
 import scipy.linalg
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback
 from deql._system.threads import even_bounds, run_slices, thread_count
 from deql.errors import NotPositiveDefiniteError
-from deql.ranking.sparse_product import bounds_by_entries, multiply_sparse
+from deql.linalg.sparse_product import GramOperator
 
-__all__ = ["CHUNK_BYTES", "GramOperator", "LowRank", "solve_dense", "solve_operators"]
+__all__ = ["LowRank", "solve_dense", "solve_operators"]
 
 Block = NDArray[np.float32]
 Vector = NDArray[np.float64]
-
-CHUNK_BYTES = 2**30
-"""What the vectors that are worked on at once may take."""
 
 _ROWS = 2**14
 """Rows of a tall block that are worked on at once."""
@@ -112,48 +107,6 @@ def solve_dense(S: Vector, added: Vector, rank: int) -> LowRank:
     theta, U = np.maximum(theta[::-1], 0.0), U[:, ::-1]
     basis = scipy.linalg.solve_triangular(L, U, lower=True, trans="T")
     return LowRank(basis, S @ basis, theta, float(np.trace(S) - theta.sum()), 0, True)
-
-
-class GramOperator:
-    """S = RᵀΛR as an operator on blocks of vectors: two sparse products, in threads.
-
-    Parameters
-    ----------
-    matrix : csr_array
-        R, users × items.
-    weights : ndarray, optional
-        The diagonal of Λ.
-
-    Examples
-    --------
-    >>> S = GramOperator(csr_array([[1.0, 1.0], [0.0, 2.0]]))
-    >>> S @ np.eye(2, dtype=np.float32)
-    array([[1., 1.],
-           [1., 5.]], dtype=float32)
-    """
-
-    def __init__(self, matrix: csr_array, weights: Vector | None = None) -> None:
-        by_user = matrix.astype(np.float32)
-        if weights is not None:
-            scale = np.sqrt(weights).astype(np.float32)
-            by_user = csr_array(
-                (by_user.data * np.repeat(scale, np.diff(by_user.indptr)), by_user.indices, by_user.indptr),
-                shape=by_user.shape,
-            )
-        self.users, self.n = matrix.shape
-        self._parts = [(part, bounds_by_entries(part.indptr)) for part in (by_user, csr_array(by_user.T))]
-
-    def __matmul__(self, X: Block) -> Block:
-        for part, bounds in self._parts:
-            out = np.empty((part.shape[0], X.shape[1]), np.float32)
-            run_slices(multiply_sparse, bounds, part.indptr, part.indices, part.data, np.ascontiguousarray(X), out)
-            X = out
-        return X
-
-    def chunks(self, width: int) -> Iterator[slice]:
-        """Columns of a block of ``width``, as many at a time as memory is set aside for."""
-        step = int(np.clip(CHUNK_BYTES // (4 * (self.users + 6 * self.n)) // 16 * 16, 16, 64))
-        return (slice(start, min(start + step, width)) for start in range(0, width, step))
 
 
 def solve_operators(
