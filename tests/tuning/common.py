@@ -10,9 +10,7 @@ from scipy.sparse import csr_array
 
 import deql
 from deql import DEQL, RDLAE, Interactions
-from deql.tuning.space import as_space
-
-PARAMETERS = ("l2", "dropout", "user_power", "b", "xi", "popularity_power")
+from deql.tuning.space import PARAMETERS, WITHOUT_PRIOR, as_space
 
 SMALL = {"l2": [2, 20], "dropout": [0.0, 0.5], "user_power": 0, "b": [0, 0.5, 2], "popularity_power": 0, "prior": None}
 """Four inverses, twelve models."""
@@ -46,6 +44,7 @@ def separate(space, train, validation, metrics, dtype="float32"):
             found = deql.evaluate(model, validation, metrics)
             means = found.means | {"users": found.per_user[metrics[0]]}
             parameters = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": None, "xi": None} | rule
+            parameters |= WITHOUT_PRIOR
             rows.append((parameters | means, place))
     sign = 1 if metrics[0] == "mse" else -1
     rows.sort(key=lambda row: (sign * row[0][metrics[0]], *(row[0][name] for name in PARAMETERS[:3]), row[1]))

@@ -17,6 +17,7 @@ WIDE = {
     "b": [0.0, 0.5, 1.0, 2.0],
     "xi": [0.0, 0.2],
     "popularity_power": [0.0, 0.25],
+    "prior": None,
 }
 
 
@@ -78,7 +79,7 @@ def test_of_several_metrics_the_first_decides(tmp_path):
 )  # fmt: skip
 def test_any_space_on_any_data(seed, weighted, metric, l2, dropout, user_power, b):
     split = deql.split_strong(market(60, 9, seed, weighted), 0.2, 0.4)
-    space = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "popularity_power": [0, 0.5]}
+    space = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "popularity_power": [0, 0.5], "prior": None}
     tuning = deql.tune(split, space, metric, dtype="float64")
     metrics = [name for name in tuning.table.columns if name not in PARAMETERS]
     assert_equals_separate(tuning, separate(space, split.train, split.validation, metrics, "float64"), metrics)
@@ -143,8 +144,8 @@ def watched(monkeypatch):
 
     seen = []
 
-    def watch(data, seed):
-        seen.append(hold_out_validation(data, seed))
+    def watch(data, seed, validation):
+        seen.append(hold_out_validation(data, seed, validation))
         return seen[-1]
 
     hold_out_validation = tuner.hold_out_validation
@@ -276,7 +277,7 @@ def test_values_in_the_thousands_move_the_automatic_ridge():
     data = market(seed=8)
     large = deql.Interactions(data.matrix * 5000.0, data.users, data.items)
     split = deql.split_strong(large, 0.1, 0.3)
-    space = {"dropout": 0.5, "user_power": [0, 0.8], "b": [0, 1], "popularity_power": 0}
+    space = {"dropout": 0.5, "user_power": [0, 0.8], "b": [0, 1], "popularity_power": 0, "prior": None}
     tuning = deql.tune(split, space, search="grid")
     for power in (0, 0.8):
         l2 = sorted(set(tuning.table.filter(tuning.table["user_power"] == power)["l2"]))
@@ -316,7 +317,9 @@ def test_named_spaces_run(name):
     space = NAMED[name]
     ridges = 6 if space.l2 is None else len(space.l2)
     assert tuning.inverses == ridges * len(space.dropout) * len(space.user_power)
-    assert tuning.table.height == tuning.inverses * len(space.b) * len(space.popularity_power)
+    alone = [row for row in tuning.table.to_dicts() if not row["prior_weight"]]
+    assert len(alone) == tuning.inverses * len(space.b) * len(space.popularity_power)
+    assert (len(alone) < tuning.table.height) == (space.prior is not None)
     assert tuning.space == space
 
 

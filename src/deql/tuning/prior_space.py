@@ -22,7 +22,7 @@ PRIOR_PARAMETERS = ("prior_rank", "prior_power_in", "prior_power_out", "prior_we
 PriorLike: TypeAlias = str | Prior | None
 """Which prior a space has: "lowpass", "none" or None, or one of one's own."""
 
-_START_POWER = 0.3
+_START_POWER = 0.2
 _ITEMS_A_RANK = 80
 """Items for each eigenvector, about what low passes that helped had: 512 for 40,000 items."""
 
@@ -94,11 +94,11 @@ class VariantGrid:
 
     Examples
     --------
-    >>> grid = VariantGrid((256, 512), (0.1, 0.3, 0.5))
+    >>> grid = VariantGrid((256, 512), (0.0, 0.2, 0.4))
     >>> grid.start()
-    Variant(rank=512, power_in=0.3)
+    Variant(rank=512, power_in=0.2)
     >>> [tuple(one) for one in grid.neighbours(grid.start())]
-    [(256, 0.3), (512, 0.5), (512, 0.1)]
+    [(256, 0.2), (512, 0.4), (512, 0.0)]
     """
 
     ranks: Sequence[int | None]

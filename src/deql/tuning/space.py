@@ -111,9 +111,9 @@ class Space:
     popularity_power: tuple[float, ...] = (0.0,)
     prior: PriorLike = None
     prior_rank: tuple[int, ...] | None = None
-    prior_power_in: tuple[float, ...] = (0.1, 0.3, 0.5)
-    prior_power_out: tuple[float, ...] = (0.3, 0.5, 0.7)
-    prior_weight: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
+    prior_power_in: tuple[float, ...] = (0.0, 0.2, 0.4)
+    prior_power_out: tuple[float, ...] = (0.4, 0.6, 0.8)
+    prior_weight: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
 
     __repr__ = short_repr
 
@@ -176,6 +176,12 @@ class Space:
         if isinstance(self.prior, Prior):
             return VariantGrid((None,), (None,))
         ranks = self.prior_rank or ranks_around(n_items, most)
+        if ranks[-1] > most:
+            raise ParameterError(
+                f"a low pass of rank {ranks[-1]:,} needs as many eigenvectors, and the data that are learned from have "
+                f"at most {most:,}: choose a lower prior_rank",
+                parameter="prior_rank",
+            )
         return VariantGrid(ranks, sorted(self.prior_power_in))
 
     def ridges(self, mean_diagonal: float) -> tuple[float, ...]:
@@ -280,7 +286,7 @@ NAMED = {
     # A few inverses: what a first model is worth waiting for.
     "quick": replace(
         DEFAULT, dropout=(0.0, 0.3, 0.6, 0.8), user_power=(0.0, 0.5), popularity_power=(0.0, 0.1, 0.2),
-        prior_power_in=(0.3,), prior_weight=(0.1, 0.2, 0.4, 0.8),
+        prior_power_in=(0.2,), prior_weight=(0.5, 1.0, 2.0),
     ),
     # The paper's ranges of b, p and λ, with λ read as l2.
     "paper": Space(

@@ -46,7 +46,7 @@ def result_sentence(tuning: Tuning) -> str:
 def result_notes(tuning: Tuning) -> list[str]:
     """What a reader should know before believing the result; nothing if all is well."""
     values, found = tuning.table[tuning.metric], []
-    if tuning.tie is not None and bool(tuning.tie.parameters["prior_weight"]) == bool(tuning.best["prior_weight"]):
+    if tuning.tie is not None and bool(tuning.tie.parameters.get("prior_weight")) == bool(tuning.best["prior_weight"]):
         found.append(_tie_note(tuning))
     if tuning.left_out:
         left = counted(tuning.left_out, "more point was", "more points were")
