@@ -32,7 +32,9 @@ def results():
         "interactions": data,
         "evaluation": deql.evaluate(deql.EASE(1.0).fit(split.train), split.test, ["recall@3", "coverage@3"]),
         "comparison": deql.compare(models, market(40, 8, seed=41), splits=2, metrics="recall@3"),
-        "tuning": deql.tune(split, {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0], "popularity_power": 0}, prior="none"),
+        "tuning": deql.tune(
+            split, {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0], "popularity_power": 0}, prior="none"
+        ),
     }
 
 

@@ -17,7 +17,8 @@ LINES = [[4, 1, 3, 2, 0], [0, 2, 1, 4, 3], [3, 4], [2]]
 
 
 def folder(tmp_path, lines, test="0 7\n"):
-    tmp_path.joinpath("train.txt").write_text("".join(f"{u} {' '.join(map(str, l))}\n" for u, l in enumerate(lines)))
+    train = "".join(f"{user} {' '.join(map(str, line))}\n" for user, line in enumerate(lines))
+    tmp_path.joinpath("train.txt").write_text(train)
     tmp_path.joinpath("test.txt").write_text(test)
     return tmp_path
 

@@ -71,7 +71,7 @@ def simplest_tied(rows, metric):
 
 
 def parameters_of(row):
-    return {name: row[name] for name in PARAMETERS}
+    return {name: row[name] for name in PARAMETERS if name not in WITHOUT_PRIOR or row[name] is not None}
 
 
 def findings(tuning):
@@ -85,9 +85,14 @@ def findings(tuning):
 
 
 def steps(path):
-    """(step, l2, dropout, user_power) of each line of a journal but the first and those of the end."""
+    """(step, l2, dropout, user_power) of each line of a journal but the first and those of the end; and of a prior's
+    lines what else tells them apart."""
     import json
 
     records = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
     names = ("step", "l2", "dropout", "user_power")
-    return [tuple(record[name] for name in names) for record in records if record["step"] != "end"]
+    return [
+        (*(record[name] for name in names), *([] if record["step"] != "prior" else [str(sorted(record.items()))]))
+        for record in records
+        if record["step"] != "end"
+    ]

@@ -71,7 +71,8 @@ def test_outside_the_space_they_are_measured_beside_it(split, tmp_path):
 
 
 def test_ridges_that_follow_the_data_are_those_without_user_power(split):
-    tuning = deql.tune(split, {"dropout": [0.3, 0.6], "user_power": 0.8, "b": [0, 1], "popularity_power": 0}, prior="none")
+    space = {"dropout": [0.3, 0.6], "user_power": 0.8, "b": [0, 1], "popularity_power": 0, "prior": None}
+    tuning = deql.tune(split, space)
     assert tuning.baselines["EASE"]["l2"] in ridges_around(split.train.matrix.sum() / split.train.n_items)
 
 

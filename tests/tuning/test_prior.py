@@ -174,7 +174,7 @@ def test_the_forecast_names_the_prior(split):
 def test_other_searches_try_it_too(split, search):
     if search == "optuna":
         pytest.importorskip("optuna")
-    found = deql.tune(split, SPACE, search=search, budget=9)
+    found = deql.tune(split, SPACE, search=search, budget=16)
     assert found.prior is not None
     assert found.table["prior_weight"].max() == 1.0
 

@@ -79,7 +79,8 @@ def test_of_several_metrics_the_first_decides(tmp_path):
 )  # fmt: skip
 def test_any_space_on_any_data(seed, weighted, metric, l2, dropout, user_power, b):
     split = deql.split_strong(market(60, 9, seed, weighted), 0.2, 0.4)
-    space = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "popularity_power": [0, 0.5], "prior": None}
+    space = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "popularity_power": [0, 0.5]}
+    space |= {"prior": None}
     tuning = deql.tune(split, space, metric, dtype="float64")
     metrics = [name for name in tuning.table.columns if name not in PARAMETERS]
     assert_equals_separate(tuning, separate(space, split.train, split.validation, metrics, "float64"), metrics)
@@ -183,7 +184,8 @@ def test_a_split_without_validation_holds_out_some_of_each_users_items(watched):
     metrics = ["ndcg@20", "recall@20"]
     assert_equals_separate(tuning, separate(SMALL, held.train, held.validation, metrics), metrics)
     assert_same_model(tuning.model, fitted_apart(tuning, split.train))
-    assert tuning.how == "the split has no validation part, so 10% of each user's training items were held out"
+    held_out = "10% of each user's training items were held out at random"
+    assert tuning.how == f"the split has no validation part, so {held_out}"
 
 
 def test_the_seed_decides_what_is_held_out(watched):

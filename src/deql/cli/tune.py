@@ -103,9 +103,10 @@ class SearchOptions:
 class HoldOutOptions(data_source.SplitOptions):
     """How to split a table, and what to hold out of it to choose on."""
 
-    validation: Annotated[  # type: ignore[assignment]  # a number in other commands
-        str | None,
+    validation: Annotated[
+        Any,  # a number in other commands
         typer.Option(
+            parser=str,
             help="What to choose on: auto, random or last (the end of each history). Or a number as the protocol "
             "has it: weak, time: share of what the test leaves (0.1); leave-last: how many (1); 0: none.",
             metavar="last|random|NUMBER",
@@ -121,8 +122,9 @@ class HoldOutOptions(data_source.SplitOptions):
         try:
             return data_source.SplitOptions(**given, validation=float(text)), "auto"
         except ValueError:
+            meant = did_you_mean(text, VALIDATIONS)
             raise ParameterError(
-                f"--validation must be {', '.join(VALIDATIONS)}, or a number, got {text!r}{did_you_mean(text, VALIDATIONS)}"
+                f"--validation must be {', '.join(VALIDATIONS)}, or a number, got {text!r}{meant}"
             ) from None
 
 

@@ -235,7 +235,8 @@ class Interactions:
         >>> data.keep(np.array([True, False, True])).history("ann")
         ['jam']
         """
-        times, order = (None if one is None else one[mask] for one in (self.times, self.order))
+        times = None if self.times is None else self.times[mask]
+        order = None if self.order is None else self.order[mask]
         return replace(self, matrix=masked(self.matrix, mask), times=times, order=order)
 
     def without_empty(self) -> Interactions:

@@ -118,7 +118,8 @@ def _spread(data: Interactions, users: NDArray[Any], train: Interactions) -> Int
     # A matrix of places sorts them, and says where the weights and times of its entries stand.
     placed = csr_array((kept, (rows[kept], columns[kept])), shape=(len(users), train.n_items))
     matrix = csr_array((data.matrix.data[placed.data], placed.indices, placed.indptr), shape=placed.shape)
-    times, order = (None if one is None else one[placed.data] for one in (data.times, data.order))
+    times = None if data.times is None else data.times[placed.data]
+    order = None if data.order is None else data.order[placed.data]
     return Interactions(matrix, users, train.items, times, train.titles, train.steps, order)
 
 

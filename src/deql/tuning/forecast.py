@@ -103,8 +103,8 @@ def forecast(store: TrialStore, search: str, points: int, space: Space, baseline
     before = spent - end + store.end_inverses
     beside = _expected_baselines(store, search, space, before, seconds) if baselines else 0
     return Forecast(
-        points=None if search == "optuna" else points, screenings=screenings, inverses=trials, prior=prior, baselines=beside,
-        fits=end, inverse_seconds=seconds(), seconds=seconds() * (spent + beside), search=search,
+        points=None if search == "optuna" else points, screenings=screenings, inverses=trials, prior=prior,
+        baselines=beside, fits=end, inverse_seconds=seconds(), seconds=seconds() * (spent + beside), search=search,
         exact=search == "grid" and store.budget.seconds is None,
     )  # fmt: skip
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deql.errors import JournalError
 from deql.evaluation import Evaluation, evaluate
-from deql.tuning.budget import inverses_of_prior
+from deql.tuning.budget import inverses_of_basis, inverses_of_prior
 from deql.tuning.prior_factors import PriorFactors
 from deql.tuning.prior_space import Variant, VariantGrid
 from deql.tuning.space import Point, RuleParameters, Space, format_parameters
-
 from deql.tuning.trial import Trial, is_whole, read_trial, tie, total_seconds
 
 if TYPE_CHECKING:
@@ -86,14 +85,18 @@ class PriorTrials:
     @property
     def pass_cost(self) -> float:
         """Of one variant on an inverse that is there, in inverses."""
-        rules = len(self.space.prior_rules({})) // max(1, len(self.space.b) + len(self.space.xi))
-        return inverses_of_prior(self.store.full.data, rules, self.grid.ranks[-1])
+        return inverses_of_prior(self.store.full.data, self._rules, self.grid.ranks[-1])
+
+    @property
+    def _rules(self) -> int:
+        """Of a pass over the users, as a rule."""
+        return len(self.space.prior_rules({})) // max(1, len(self.space.b) + len(self.space.xi))
 
     @property
     def basis_cost(self) -> float:
         """Of the eigenvectors, in inverses."""
         rank = self.grid.ranks[-1]
-        return 0.0 if rank is None else min(1.0, 8.0 * rank / self.store.full.data.train.n_items)
+        return 0.0 if rank is None else inverses_of_basis(self.store.full.data, self._rules, rank)
 
     def may_measure(self, point: Point) -> bool:
         """Whether a variant at the point can be afforded, and the end after it."""

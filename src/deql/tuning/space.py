@@ -166,9 +166,8 @@ class Space:
         outs: Sequence[dict[str, float]] = [{}]
         if self.prior == "lowpass":
             outs = [{"prior_power_out": power} for power in self.prior_power_out]
-        every = [
-            rule | out | {"prior_weight": weight} for rule in self.rules() for out in outs for weight in self.prior_weight
-        ]
+        weights = [{"prior_weight": weight} for weight in self.prior_weight]
+        every = [rule | out | weight for rule in self.rules() for out in outs for weight in weights]
         return [rule for rule in every if all(rule.get(name) == value for name, value in fixed.items())]
 
     def variants(self, n_items: int, most: int) -> VariantGrid:
@@ -285,8 +284,12 @@ NAMED = {
     "default": DEFAULT,
     # A few inverses: what a first model is worth waiting for.
     "quick": replace(
-        DEFAULT, dropout=(0.0, 0.3, 0.6, 0.8), user_power=(0.0, 0.5), popularity_power=(0.0, 0.1, 0.2),
-        prior_power_in=(0.2,), prior_weight=(0.5, 1.0, 2.0),
+        DEFAULT,
+        dropout=(0.0, 0.3, 0.6, 0.8),
+        user_power=(0.0, 0.5),
+        popularity_power=(0.0, 0.1, 0.2),
+        prior_power_in=(0.2,),
+        prior_weight=(0.5, 1.0, 2.0),
     ),
     # The paper's ranges of b, p and λ, with λ read as l2.
     "paper": Space(

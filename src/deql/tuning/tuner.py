@@ -78,8 +78,8 @@ def tune(
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
     One inverse for each (l2, dropout, user_power) that is tried; every b, ξ and popularity_power on it is scored in the
-    same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is not read (but for ``refit="all"``). Ctrl-C ends the search and returns the
-    best so far.
+    same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is not read (but
+    for ``refit="all"``). Ctrl-C ends the search and returns the best so far.
 
     Parameters
     ----------

@@ -95,8 +95,8 @@ def hold_out_validation(data: SplitOrInteractions, seed: int, validation: str = 
         return _hold_out_last(data)
     if not isinstance(data, Split):
         table = as_interactions(data)
-        train, validation = hold_out_users(table, seed)
-        return TuningData(train, validation, table, f"{validation.seen.n_users:,} users were held out to choose on")
+        train, held = hold_out_users(table, seed)
+        return TuningData(train, held, table, f"{held.seen.n_users:,} users were held out to choose on")
     if data.validation is None:
         if validation == "auto" and data.protocol in _AT_THE_END:
             return _hold_out_last(data)

@@ -257,7 +257,7 @@ def _simplest_tied(rows: list[Row], values: list[NDArray[np.float64]], allowed: 
 
 
 def _leaderboard(store: TrialStore) -> list[Row]:
-    """A row for each model measured, best first; of equal ones those without a prior and the smaller parameters first."""
+    """A row for each model measured, best first; of equal ones those without a prior and smaller parameters first."""
     metric = store.metrics[0]
     sign = 1.0 if lower_is_better(metric) else -1.0
     found = [
