@@ -92,7 +92,8 @@ def steps(path):
     records = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
     names = ("step", "l2", "dropout", "user_power")
     return [
-        (*(record[name] for name in names), *([] if record["step"] != "prior" else [str(sorted(record.items()))]))
+        tuple(record[name] for name in names)
+        + (() if record["step"] != "prior" else (record["prior_rank"], record["prior_power_in"], str(record["fixed"])))
         for record in records
         if record["step"] != "end"
     ]

@@ -66,7 +66,7 @@ def hold_out_last(data: Interactions, share: float) -> Split:
     --------
     >>> from dataclasses import replace
     >>> data = Interactions.from_pairs(list("aaabb"), ["egg", "jam", "tea", "jam", "tea"])
-    >>> hold_out_last(replace(data, times=np.array([2.0, 3.0, 1.0, 2.0, 1.0])), 0.1).test.held_out.history("b")
+    >>> hold_out_last(replace(data, times=np.array([2.0, 1.0, 3.0, 2.0, 1.0])), 0.1).test.held_out.history("b")
     ['jam']
     """
     hidden = hide(data.matrix, share, places_from_end(data.matrix, chronology(data).when))

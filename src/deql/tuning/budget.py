@@ -97,7 +97,7 @@ def inverses_of_prior(data: TuningData, rules: int, rank: int | None) -> float:
     n = data.train.n_items
     product = 2 * n**2 * (n if rank is None else rank) / _FLOPS
     evaluation = _evaluation_seconds(data, rules)
-    return min(1.0, (product + evaluation + _OVERHEAD_SECONDS) / (n**3 / _FLOPS + evaluation + _OVERHEAD_SECONDS))
+    return min(1.0, (product + evaluation) / (n**3 / _FLOPS + evaluation + _OVERHEAD_SECONDS))
 
 
 def inverses_of_basis(data: TuningData, rules: int, rank: int) -> float:

@@ -212,7 +212,8 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     --------
     >>> import deql
     >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
-    >>> best = deql.tune(split, {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0})
+    >>> space = {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0, "prior": None}
+    >>> best = deql.tune(split, space)
     >>> grid = leaderboard_grid(best, rows=3)
     >>> grid.title.split("; ")
     ['Best 3 of 4 models on 2 inverses, 1 more to compare with', 'these have l2 3, user_power 0, popularity_power 0']

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deql._system.formatting import as_json
 from deql._system.lazy import pl
 from deql.errors import DataError, JournalError
-from deql.evaluation import Evaluation
+from deql.evaluation import Evaluation, evaluate
 from deql.evaluation.significance import is_tied, paired_t, standard_error
 from deql.metrics import lower_is_better
 from deql.models import DEQL
@@ -313,7 +313,9 @@ def _values(store: TrialStore, rows: list[Row]) -> list[Evaluation]:
             ]  # fmt: skip
             rules = [_rule(rows[place]) for place in some]
             if variant is None:
-                values = store.full.evaluate(point, rules, store.metrics)
+                fitted = store.full.fit(point)
+                models = [fitted.with_rule(**rule) for rule in rules]
+                values = evaluate(models, store.full.data.validation, store.metrics)
             else:
                 assert store.prior is not None
                 values = store.prior.evaluate(point, variant, rules)
