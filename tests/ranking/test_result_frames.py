@@ -11,7 +11,7 @@ import pytest
 import deql
 from deql.errors import ParameterError
 from deql.ranking.recommendations import Recommendations
-from tests.tuning.common import market
+from tests.tuning.common import PARAMETERS, market
 
 KINDS = {None: pl.DataFrame, "polars": pl.DataFrame, "pandas": pd.DataFrame, "pyarrow": pa.Table}
 
@@ -47,7 +47,7 @@ COLUMNS = {
     "interactions": ["user", "item", "time", "title"],
     "evaluation": ["metric", "mean", "standard_error"],
     "comparison": ["model", "metric", "mean", "deviation", "standard_error"],
-    "tuning": ["l2", "dropout", "user_power", "b", "xi", "popularity_power", "ndcg@20", "recall@20"],
+    "tuning": [*PARAMETERS, "ndcg@20", "recall@20"],
 }
 
 

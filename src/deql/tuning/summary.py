@@ -221,11 +221,14 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     (['#', 'dropout', 'b', 'ndcg@20', 'recall@20'], ['1', '2', '3', 'EDLAE', 'EASE', 'popularity'])
     """
     table = tuning.table
-    shown = table.head(rows).to_dicts()
+    every = _telling(tuning)
+    shown = every[:rows]
     if tuning.best not in shown:
         shown[-1] = tuning.best
     metrics = [name for name in table.columns if name not in PARAMETERS]
-    best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
+    best = {
+        metric: (min if lower_is_better(metric) else max)(row[metric] for row in every) for metric in metrics
+    }  # fmt: skip
     baselines = [row for row in tuning.baselines.values() if row["l2"] is not None]
     columns, shared = varying([*shown, *baselines] if len(shown) > 1 else shown)
 
@@ -233,10 +236,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
         cells = [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
         return [place], cells + [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics]
 
-    places = {id(row): str(place) for place, row in enumerate(shown, start=1)}
-    if shown[-1] is tuning.best:
-        places[id(shown[-1])] = str(table.to_dicts().index(tuning.best) + 1)
-    lines = [line(places[id(row)], row) for row in shown]
+    lines = [line(str(every.index(row) + 1), row) for row in shown]
     lines += [line(name, row) for name, row in reversed(tuning.baselines.items())]
     of = f"Best {len(shown)} of " if len(shown) < table.height else "All " * (table.height > 1)
     title = f"{of}{counted(table.height, 'model', 'models')} on {counted(tuning.inverses, 'inverse', 'inverses')}"
@@ -248,6 +248,21 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
         if value is None and name not in PRIOR_PARAMETERS and getattr(tuning.space, name)
     ]  # fmt: skip
     return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
+
+
+def _telling(tuning: Tuning) -> list[dict[str, Any]]:
+    """The rows of the leaderboard; of those with a prior the best of each variant, the winner, and none if it has none:
+    what the others are tied with is said in a sentence."""
+    told: set[Any] = set()
+    kept = []
+    for row in tuning.table.to_dicts():
+        variant = (*Point.of(row), row["prior_rank"], row["prior_power_in"])
+        if not row["prior_weight"]:
+            kept.append(row)
+        elif tuning.best["prior_weight"] and (variant not in told or row == tuning.best):
+            kept.append(row)
+            told.add(variant)
+    return kept
 
 
 def varying(rows: list[dict[str, Any]], names: Sequence[str] = PARAMETERS) -> tuple[list[str], dict[str, Any]]:
