@@ -24,7 +24,7 @@ def shown():
     matrix = csr_array(values.astype(np.float32))
     data = Interactions(matrix, np.arange(200), items, titles=titles, steps=(Step(NASTY, 1, 2, 3),))
     split = deql.split_strong(data, test_users=0.2, validation_users=0.2)
-    space = {"l2": [1, 10], "dropout": [0.1, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0}
+    space = {"l2": [1, 10], "dropout": [0.1, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0, "prior": None}
     best = deql.tune(split, space)
     model = best.model
     metrics = [f"{name}@{k}" for name in ("recall", "ndcg") for k in range(1, 21)]

@@ -23,6 +23,7 @@ from tests.cli.published import write_published
 from tests.cli.test_cli import answer, refusal
 
 AXES = ["--l2", "3,30", "--dropout", "0.2,0.5", "--user-power", "0", "--b", "0,0.5,1", "--popularity-power", "0,0.2"]
+AXES += ["--prior", "none"]
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,7 @@ class TestTune:
         out = tmp_path / "shop.deql"
         facts = answer(capsys, "tune", folder / "events.split", "-o", out, *AXES, "--metric", "recall@10")
         space = {"l2": [3, 30], "dropout": [0.2, 0.5], "user_power": 0, "b": [0, 0.5, 1], "popularity_power": [0, 0.2]}
+        space |= {"prior": None}
         expected = deql.tune(deql.load_split(folder / "events.split"), space, "recall@10")
         assert facts["leaderboard"] == expected.table.to_dicts()
         assert facts["sentence"] == expected.sentence
@@ -90,6 +92,7 @@ class TestTune:
         split = deql.split_strong(table, 0.2, held_out=0.3, seed=5)
         assert deql.load(out).items_.tolist() == split.train.items.tolist()
         space = {"l2": [3, 30], "dropout": [0.2, 0.5], "user_power": 0, "b": [0, 0.5, 1], "popularity_power": [0, 0.2]}
+        space |= {"prior": None}
         expected = deql.tune(split, space, "ndcg@5", seed=5)
         np.testing.assert_array_equal(deql.load(out).weights(), expected.model.weights())
         assert expected.sentence in text
@@ -121,7 +124,17 @@ class TestTune:
         assert (paper["space"]["l2"], paper["space"]["dropout"]) == ([10], [0.2])
 
     def test_a_budget_and_no_screening(self, capsys, folder, tmp_path):
-        command = ["tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick", "--budget"]
+        command = [
+            "tune",
+            folder / "events.split",
+            "-o",
+            tmp_path / "a.deql",
+            "--space",
+            "quick",
+            "--prior",
+            "none",
+            "--budget",
+        ]
         facts = answer(capsys, *command, 3, "--no-prune")
         assert (facts["inverses"], facts["looks"]) == (2, [])
         assert answer(capsys, *command, 4, "--no-prune")["inverses"] == 3
@@ -131,7 +144,8 @@ class TestTune:
         _, notes = shown(capsys, "tune", folder / "events.split", "-o", tmp_path / "a.deql", "--space", "quick")
         lines = notes.splitlines()
         (told,) = [place for place, line in enumerate(lines) if ", and the fit of the winner" in line]
-        assert "for the walk, about 4 for EASE and EDLAE to compare with" in lines[told]
+        assert "for the walk, about " in lines[told]
+        assert " for the prior, about 4 for EASE and EDLAE to compare with" in lines[told]
         (first,) = [place for place, line in enumerate(lines) if line.startswith("deql: 1 of about ")]
         assert told < first
         _, notes = shown(capsys, "fit", folder / "events.split", "-o", tmp_path / "b.deql", "--auto")
@@ -295,9 +309,10 @@ class TestInterruption:
 class TestAuto:
     def test_a_table_is_fitted_whole(self, capsys, folder, tmp_path):
         out = tmp_path / "a.deql"
-        facts = answer(capsys, "fit", folder / "events.csv", "-o", out, "--auto", "--l2", 10, "--dropout", 0.3)
+        facts = answer(capsys, "fit", folder / "events.csv", "-o", out, "--auto", "--l2", 10, "--dropout", 0.3,
+                       "--prior", "none")  # fmt: skip
         table = deql.read_interactions(folder / "events.csv")
-        quick = with_axes(NAMED["quick"], {"l2": 10, "dropout": 0.3})
+        quick = with_axes(NAMED["quick"], {"l2": 10, "dropout": 0.3, "prior": None})
         best = deql.tune(table, quick)
         assert facts["tuning"]["best"] == best.best
         assert (facts["tuning"]["inverses"], facts["tuning"]["sentence"]) == (len(quick.user_power), best.sentence)
@@ -415,3 +430,27 @@ class TestNonsense:
             data.write_text("user,item\nann,tea\nann,jam\nbob,tea\nbob,oat\n")
             refusal(capsys, *command)
         assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
+
+
+class TestValidation:
+    """What is held out to choose on, as typed."""
+
+    @pytest.fixture
+    def lines(self, tmp_path):
+        generator = np.random.default_rng(0)
+        drawn = [generator.permutation(12)[: generator.integers(3, 9)].tolist() for _ in range(80)]
+        for name, part in (("train", [line[:-1] for line in drawn]), ("test", [line[-1:] for line in drawn])):
+            text = "".join(f"{user} {' '.join(map(str, line))}\n" for user, line in enumerate(part))
+            (tmp_path / f"{name}.txt").write_text(text)
+        return tmp_path
+
+    def test_last_by_the_order_of_the_file(self, lines, capsys):
+        fixed = ["--l2", 3, "--dropout", 0.3, "--user-power", 0, "--prior", "none", "--json"]
+        told = shown(capsys, "tune", lines, "-o", lines / "m.deql", *fixed, "--validation", "last")
+        assert json.loads(told.out)["how"].endswith(
+            "the last 10% of each user's items were held out, by the order of the file"
+        )
+
+    def test_what_is_neither_a_word_nor_a_number(self, lines, capsys):
+        assert run(["tune", str(lines), "--dry-run", "--validation", "lest"]) == 2
+        assert "--validation must be auto, last, random, or a number, got 'lest'" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_splits_searches_and_comparisons_take_frames(kind, capsys):
         found, expected = make(frame), make(data)
         assert found.describe() == expected.describe()
         assert (found.test.held_out.matrix != expected.test.held_out.matrix).nnz == 0
-    space = {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0], "popularity_power": 0}
+    space = {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0], "popularity_power": 0, "prior": None}
     assert deql.tune(frame, space).best == deql.tune(data, space).best
     models = [deql.Popularity(), deql.EASE(2.0)]
     assert deql.compare(models, frame, splits=2).means == deql.compare(models, data, splits=2).means

@@ -220,7 +220,7 @@ def _journal() -> Operation:
     )
 
 
-_SPACE = {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0, 2], "popularity_power": 0}
+_SPACE = {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0, 2], "popularity_power": 0, "prior": None}
 
 
 @cache

@@ -77,7 +77,7 @@ def tuning_split() -> deql.Split:
     return deql.split_strong(market(40, 8, seed=41), 0.2, 0.4)
 
 
-SPACE = {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0, 2], "popularity_power": 0}
+SPACE = {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0, 2], "popularity_power": 0, "prior": None}
 
 
 if __name__ == "__main__":

@@ -198,8 +198,10 @@ def test_the_same_search_said_otherwise(split, finished, tmp_path):
     path = tmp_path / "j"
     path.write_bytes(finished[1])
     space = {
-        name: tuple(map(float, values)) if isinstance(values, list) else [values] for name, values in SMALL.items()
-    }
+        name: tuple(map(float, values)) if isinstance(values, list) else [values]
+        for name, values in SMALL.items()
+        if name != "prior"
+    } | {"prior": "none"}
     with counted_fits() as fits:
         assert findings(deql.tune(split, space, "ndcg@20", budget=100, journal=str(path))) == finished[0]
     assert len(fits) <= 1

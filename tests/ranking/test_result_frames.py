@@ -11,7 +11,7 @@ import pytest
 import deql
 from deql.errors import ParameterError
 from deql.ranking.recommendations import Recommendations
-from tests.tuning.common import market
+from tests.tuning.common import PARAMETERS, market
 
 KINDS = {None: pl.DataFrame, "polars": pl.DataFrame, "pandas": pd.DataFrame, "pyarrow": pa.Table}
 
@@ -32,7 +32,9 @@ def results():
         "interactions": data,
         "evaluation": deql.evaluate(deql.EASE(1.0).fit(split.train), split.test, ["recall@3", "coverage@3"]),
         "comparison": deql.compare(models, market(40, 8, seed=41), splits=2, metrics="recall@3"),
-        "tuning": deql.tune(split, {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0], "popularity_power": 0}),
+        "tuning": deql.tune(
+            split, {"l2": [2, 20], "dropout": 0.3, "user_power": 0, "b": [0], "popularity_power": 0}, prior="none"
+        ),
     }
 
 
@@ -45,7 +47,7 @@ COLUMNS = {
     "interactions": ["user", "item", "time", "title"],
     "evaluation": ["metric", "mean", "standard_error"],
     "comparison": ["model", "metric", "mean", "deviation", "standard_error"],
-    "tuning": ["l2", "dropout", "user_power", "b", "xi", "popularity_power", "ndcg@20", "recall@20"],
+    "tuning": [*PARAMETERS, "ndcg@20", "recall@20"],
 }
 
 

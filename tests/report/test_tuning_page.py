@@ -239,7 +239,7 @@ def test_a_page_of_a_real_search():
     pytest.importorskip("matplotlib", reason="reports need matplotlib")
     values = np.random.default_rng(0).random((200, 30)) < np.linspace(0.05, 0.4, 30)
     split = deql.split_strong(Interactions.from_csr(csr_array(values.astype(float))))
-    found = deql.tune(split, {"l2": [1, 10], "dropout": [0, 0.5], "user_power": [0, 0.5], "xi": [0.1]})
+    found = deql.tune(split, {"l2": [1, 10], "dropout": [0, 0.5], "user_power": [0, 0.5], "xi": [0.1]}, prior="none")
     text = tuning_page("Tuning", {"Split": split.describe()}, found)
     assert f"{found.table.height:,} models on 8 inverses" in text
     assert text.count("<figure>") == 9  # five parameters, two metrics by b, two user_powers

@@ -10,11 +10,9 @@ from scipy.sparse import csr_array
 
 import deql
 from deql import DEQL, RDLAE, Interactions
-from deql.tuning.space import as_space
+from deql.tuning.space import PARAMETERS, WITHOUT_PRIOR, as_space
 
-PARAMETERS = ("l2", "dropout", "user_power", "b", "xi", "popularity_power")
-
-SMALL = {"l2": [2, 20], "dropout": [0.0, 0.5], "user_power": 0, "b": [0, 0.5, 2], "popularity_power": 0}
+SMALL = {"l2": [2, 20], "dropout": [0.0, 0.5], "user_power": 0, "b": [0, 0.5, 2], "popularity_power": 0, "prior": None}
 """Four inverses, twelve models."""
 
 
@@ -46,6 +44,7 @@ def separate(space, train, validation, metrics, dtype="float32"):
             found = deql.evaluate(model, validation, metrics)
             means = found.means | {"users": found.per_user[metrics[0]]}
             parameters = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": None, "xi": None} | rule
+            parameters |= WITHOUT_PRIOR
             rows.append((parameters | means, place))
     sign = 1 if metrics[0] == "mse" else -1
     rows.sort(key=lambda row: (sign * row[0][metrics[0]], *(row[0][name] for name in PARAMETERS[:3]), row[1]))
@@ -72,7 +71,7 @@ def simplest_tied(rows, metric):
 
 
 def parameters_of(row):
-    return {name: row[name] for name in PARAMETERS}
+    return {name: row[name] for name in PARAMETERS if name not in WITHOUT_PRIOR or row[name] is not None}
 
 
 def findings(tuning):
@@ -86,9 +85,15 @@ def findings(tuning):
 
 
 def steps(path):
-    """(step, l2, dropout, user_power) of each line of a journal but the first and those of the end."""
+    """(step, l2, dropout, user_power) of each line of a journal but the first and those of the end; and of a prior's
+    lines what else tells them apart."""
     import json
 
     records = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
     names = ("step", "l2", "dropout", "user_power")
-    return [tuple(record[name] for name in names) for record in records if record["step"] != "end"]
+    return [
+        tuple(record[name] for name in names)
+        + (() if record["step"] != "prior" else (record["prior_rank"], record["prior_power_in"], str(record["fixed"])))
+        for record in records
+        if record["step"] != "end"
+    ]

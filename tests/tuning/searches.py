@@ -15,6 +15,10 @@ SPACE = {
     "b": [0, 0.25, 0.5, 1, 1.5, 2, 3],
     "xi": [0.1, 0.3],
     "popularity_power": [0, 0.1, 0.2],
+    "prior_rank": [4, 8],
+    "prior_power_in": [0.1, 0.5],
+    "prior_power_out": 0.5,
+    "prior_weight": [0.2, 0.8],
 }
 
 

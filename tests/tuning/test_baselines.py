@@ -12,7 +12,7 @@ from tests.tuning.common import SMALL, findings, market, parameters_of, steps
 
 GRID = {
     "l2": [0.2, 1, 5, 25, 125, 625], "dropout": [0.0, 0.2, 0.4, 0.6, 0.8], "user_power": [0, 0.4, 0.8],
-    "b": [0, 1], "popularity_power": [0, 0.2],
+    "b": [0, 1], "popularity_power": [0, 0.2], "prior": None,
 }  # fmt: skip
 METRICS = ["ndcg@20", "recall@20"]
 
@@ -57,7 +57,7 @@ def test_a_grid_measured_whole_has_them_already(split):
 
 
 def test_outside_the_space_they_are_measured_beside_it(split, tmp_path):
-    space = {"l2": [1, 25, 625], "dropout": 0.4, "user_power": 0.8, "b": 1, "popularity_power": 0.2}
+    space = {"l2": [1, 25, 625], "dropout": 0.4, "user_power": 0.8, "b": 1, "popularity_power": 0.2, "prior": None}
     told = []
     tuning = deql.tune(split, space, journal=tmp_path / "j", tell=told.append)
     assert (tuning.inverses, tuning.table.height) == (3, 3)
@@ -71,7 +71,8 @@ def test_outside_the_space_they_are_measured_beside_it(split, tmp_path):
 
 
 def test_ridges_that_follow_the_data_are_those_without_user_power(split):
-    tuning = deql.tune(split, {"dropout": [0.3, 0.6], "user_power": 0.8, "b": [0, 1], "popularity_power": 0})
+    space = {"dropout": [0.3, 0.6], "user_power": 0.8, "b": [0, 1], "popularity_power": 0, "prior": None}
+    tuning = deql.tune(split, space)
     assert tuning.baselines["EASE"]["l2"] in ridges_around(split.train.matrix.sum() / split.train.n_items)
 
 

@@ -72,6 +72,7 @@ def test_the_planner_says_how_long_an_inverse_takes(monkeypatch):
 def test_the_first_trial_compiles_and_the_next_ones_need_not(monkeypatch):
     """On a fresh machine a search of seconds said a minute, and a budget of one ended it after one point."""
     split, space = deql.split_strong(market(seed=2)), {"l2": [1, 3, 10, 30], "dropout": 0.5, "user_power": 0}
+    space |= {"prior": None}
     evaluate, seconds = Trainer.evaluate, [0.6]
 
     def evaluate_slowly(self, *given):

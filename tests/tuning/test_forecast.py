@@ -7,6 +7,7 @@ from deql.tuning.trainer import Trainer
 from tests.tuning.common import SMALL, market
 
 GRID = {"l2": [1, 5, 25, 125], "dropout": [0.0, 0.3, 0.6], "user_power": [0, 0.6], "b": [0, 1], "popularity_power": 0}
+GRID |= {"prior": None}
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import pytest
 
 from deql import ParameterError
 from deql.tuning.importance import effects
+from deql.tuning.space import PARAMETERS, WITHOUT_PRIOR
 from tests.tuning.made import made, row
 
 ROWS = [
@@ -11,9 +12,10 @@ ROWS = [
     row(l2=30.0, dropout=0.8, b=0.5, value=0.30), row(l2=3.0, dropout=0.2, b=None, xi=0.1, value=0.10),
 ]  # fmt: skip
 BASELINES = {
-    "popularity": dict.fromkeys(["l2", "dropout", "user_power", "b", "xi", "popularity_power"])
+    "popularity": dict.fromkeys(PARAMETERS)
     | {"ndcg@20": 0.05, "recall@20": 0.1},
-    "EASE": {"l2": 10.0, "dropout": 0.0, "user_power": 0.0, "b": 0.0, "xi": None, "popularity_power": 0.0,
+    "EASE": WITHOUT_PRIOR
+    | {"l2": 10.0, "dropout": 0.0, "user_power": 0.0, "b": 0.0, "xi": None, "popularity_power": 0.0,
              "ndcg@20": 0.35, "recall@20": 0.3},
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from deql.tuning.summary import edges
 from tests.tuning.common import SMALL, findings, market
 
 GRID = {"l2": [1, 10, 100], "dropout": [0.2, 0.5, 0.8], "user_power": 0, "b": [0, 1], "popularity_power": 0}
+GRID |= {"prior": None}
 
 
 @pytest.fixture(scope="module")

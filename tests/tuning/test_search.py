@@ -22,6 +22,7 @@ GRID = {
     "user_power": [0, 0.6],
     "b": [0, 1],
     "popularity_power": 0,
+    "prior": None,
 }
 """32 inverses."""
 
@@ -413,7 +414,10 @@ class TestOptuna:
 
     def test_ridges_of_their_own_when_none_are_given(self, split):
         tuning = deql.tune(
-            split, as_space({"dropout": [0, 0.8], "b": 1, "popularity_power": 0}), search="optuna", budget=8
+            split,
+            as_space({"dropout": [0, 0.8], "b": 1, "popularity_power": 0, "prior": None}),
+            search="optuna",
+            budget=8,
         )
         mean = split.train.matrix.multiply(split.train.matrix).sum() / split.train.n_items
         assert all(mean / 100 < row["l2"] < 100 * mean for row in tuning.table.to_dicts() if row["user_power"] == 0)

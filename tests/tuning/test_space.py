@@ -14,7 +14,7 @@ def test_values_take_the_place_of_the_defaults():
     space = as_space({"l2": [10, 100], "b": 1, "xi": np.array([0.1, 0.2])})
     assert space == Space(
         l2=(10.0, 100.0), dropout=DEFAULT.dropout, user_power=DEFAULT.user_power, b=(1.0,), xi=(0.1, 0.2),
-        popularity_power=DEFAULT.popularity_power,
+        popularity_power=DEFAULT.popularity_power, prior="lowpass",
     )  # fmt: skip
     assert as_space({}) == as_space("default") == DEFAULT
     assert as_space({"l2": None}) == DEFAULT

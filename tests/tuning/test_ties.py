@@ -14,6 +14,7 @@ SPACE = {
     "user_power": [0, 0.5],
     "b": [0, 0.5, 1, 2],
     "popularity_power": [0, 0.1],
+    "prior": None,
 }
 
 

@@ -17,6 +17,7 @@ WIDE = {
     "b": [0.0, 0.5, 1.0, 2.0],
     "xi": [0.0, 0.2],
     "popularity_power": [0.0, 0.25],
+    "prior": None,
 }
 
 
@@ -79,6 +80,7 @@ def test_of_several_metrics_the_first_decides(tmp_path):
 def test_any_space_on_any_data(seed, weighted, metric, l2, dropout, user_power, b):
     split = deql.split_strong(market(60, 9, seed, weighted), 0.2, 0.4)
     space = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": b, "popularity_power": [0, 0.5]}
+    space |= {"prior": None}
     tuning = deql.tune(split, space, metric, dtype="float64")
     metrics = [name for name in tuning.table.columns if name not in PARAMETERS]
     assert_equals_separate(tuning, separate(space, split.train, split.validation, metrics, "float64"), metrics)
@@ -143,8 +145,8 @@ def watched(monkeypatch):
 
     seen = []
 
-    def watch(data, seed):
-        seen.append(hold_out_validation(data, seed))
+    def watch(data, seed, validation):
+        seen.append(hold_out_validation(data, seed, validation))
         return seen[-1]
 
     hold_out_validation = tuner.hold_out_validation
@@ -182,7 +184,8 @@ def test_a_split_without_validation_holds_out_some_of_each_users_items(watched):
     metrics = ["ndcg@20", "recall@20"]
     assert_equals_separate(tuning, separate(SMALL, held.train, held.validation, metrics), metrics)
     assert_same_model(tuning.model, fitted_apart(tuning, split.train))
-    assert tuning.how == "the split has no validation part, so 10% of each user's training items were held out"
+    held_out = "10% of each user's training items were held out at random"
+    assert tuning.how == f"the split has no validation part, so {held_out}"
 
 
 def test_the_seed_decides_what_is_held_out(watched):
@@ -276,7 +279,7 @@ def test_values_in_the_thousands_move_the_automatic_ridge():
     data = market(seed=8)
     large = deql.Interactions(data.matrix * 5000.0, data.users, data.items)
     split = deql.split_strong(large, 0.1, 0.3)
-    space = {"dropout": 0.5, "user_power": [0, 0.8], "b": [0, 1], "popularity_power": 0}
+    space = {"dropout": 0.5, "user_power": [0, 0.8], "b": [0, 1], "popularity_power": 0, "prior": None}
     tuning = deql.tune(split, space, search="grid")
     for power in (0, 0.8):
         l2 = sorted(set(tuning.table.filter(tuning.table["user_power"] == power)["l2"]))
@@ -316,7 +319,9 @@ def test_named_spaces_run(name):
     space = NAMED[name]
     ridges = 6 if space.l2 is None else len(space.l2)
     assert tuning.inverses == ridges * len(space.dropout) * len(space.user_power)
-    assert tuning.table.height == tuning.inverses * len(space.b) * len(space.popularity_power)
+    alone = [row for row in tuning.table.to_dicts() if not row["prior_weight"]]
+    assert len(alone) == tuning.inverses * len(space.b) * len(space.popularity_power)
+    assert (len(alone) < tuning.table.height) == (space.prior is not None)
     assert tuning.space == space
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -161,3 +163,53 @@ def test_the_fingerprint_is_of_all_that_is_read():
     ]
     assert len({first, *changed}) == 4
     assert hold_out_validation(data, 0).fingerprint() != hold_out_validation(data, 1).fingerprint()
+
+
+def timed(data, seed=0):
+    return replace(data, times=np.random.default_rng(seed).random(data.n_interactions))
+
+
+def test_last_by_time_by_order_or_not_at_all():
+    data = timed(market(200, 30, seed=1))
+    ordered = replace(data, times=None, order=np.argsort(np.argsort(data.times)))
+    weak = deql.split_weak(data, 0.2, validation=0)
+    for table, by in ((data, "time"), (ordered, "the order of the file")):
+        found = hold_out_validation(table, 0, "last")
+        assert found.how == f"the last 10% of each user's items were held out, by {by}"
+        assert found.final is table
+        assert found.train.n_users == table.n_users
+    found = hold_out_validation(weak, 0, "last")
+    assert found.how.startswith("the split has no validation part, so the last 10% of each user's items")
+    assert found.final is weak.train
+    for row, user in enumerate(found.validation.seen.users):
+        mine = found.train.take_users(found.train.users == user).times
+        assert found.validation.held_out.take_users(np.array([row])).times.min() > mine.max()
+    for neither in (replace(data, times=None), replace(weak, train=replace(weak.train, times=None))):
+        with pytest.raises(DataError, match="what came last is not known"):
+            hold_out_validation(neither, 0, "last")
+    with pytest.raises(ParameterError, match="validation must be one of auto, last, random"):
+        hold_out_validation(data, 0, "first")
+
+
+def test_what_a_split_holds_out_itself_decides():
+    data = timed(market(200, 30, seed=1))
+    strong = deql.split_strong(data, 0.2, 0.2)
+    for kind in ("auto", "random"):
+        assert hold_out_validation(strong, 0, kind).validation is strong.validation
+    found = hold_out_validation(strong, 0, "last")
+    assert found.train is strong.train
+    assert found.how == (
+        f"the split has {strong.validation.seen.n_users} validation users, of whom what came last was held out, by time"
+    )
+    last = deql.split_leave_last(data)
+    assert hold_out_validation(last, 0, "last").validation is last.validation
+    with pytest.raises(ParameterError, match="this weak split has a validation part"):
+        hold_out_validation(deql.split_weak(data), 0, "last")
+
+
+def test_auto_validates_as_the_test_was_held_out():
+    data = timed(market(200, 30, seed=1))
+    ends = hold_out_validation(deql.split_leave_last(data, validation=0), 0)
+    assert "its test is what came last (leave-last), so the last 10%" in ends.how
+    drawn = hold_out_validation(deql.split_weak(data, validation=0), 0)
+    assert drawn.how.endswith("held out at random")

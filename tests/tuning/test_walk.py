@@ -9,7 +9,7 @@ import deql
 from deql.errors import JournalError
 from deql.tuning.space import Point
 from deql.tuning.summary import best_by_point, edges
-from deql.tuning.trials import TIE
+from deql.tuning.trial import TIE
 from deql.tuning.walk import PointGrid, walk
 from tests.tuning.common import findings, market, steps
 
@@ -19,6 +19,7 @@ GRID = {
     "user_power": [0, 0.4, 0.8],
     "b": [0, 1],
     "popularity_power": 0,
+    "prior": None,
 }
 """90 points."""
 

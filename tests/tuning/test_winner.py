@@ -8,7 +8,7 @@ from deql.tuning.tuning_result import BCurve
 from deql.tuning.winner import CURVE
 from tests.tuning.common import SMALL, market, parameters_of
 
-PLAIN = {"user_power": 0, "popularity_power": 0}
+PLAIN = {"user_power": 0, "popularity_power": 0, "prior": None}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_a_bound_of_zero_is_b_zero(split):
 
 def test_the_curve_is_what_separate_fits_give(split):
     space = {"l2": [5, 50], "dropout": [0.3, 0.6], "user_power": 0.5, "popularity_power": [0.1, 0.3], "b": [0.77, 1.9]}
-    tuning = deql.tune(split, space, "recall@5")
+    tuning = deql.tune(split, space, "recall@5", prior="none")
     curve = tuning.curve
     assert curve.b == sorted({*CURVE, tuning.best["b"]})
     assert len(curve.b) == len(CURVE) + (tuning.best["b"] not in CURVE)

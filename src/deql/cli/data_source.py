@@ -92,16 +92,21 @@ _FOR_PUBLISHED = {"ids", "on_missing", "max_unpacked", "encoding"}
 
 
 def open_source(
-    path: Path, table: TableOptions, protocol: RepeatedProtocolName | None, chosen: dict[str, Any], quiet: bool
+    path: Path,
+    table: TableOptions,
+    protocol: RepeatedProtocolName | None,
+    chosen: dict[str, Any],
+    quiet: bool,
+    find_time: bool = False,
 ) -> Split | Interactions:
-    """Read a split, or a table that is still to be split.
+    """Read a split, or a table that is still to be split; with ``find_time`` with its times, if it has any.
 
     Options for cleaning and splitting belong to tables only, and those for reading to tables and folders with
     tables; with other splits they are an error rather than without effect.
     """
     folder = bool(split_files(path))
     if not folder and not _is_container(path):
-        return table.read(path, quiet=quiet, find_time=protocol in TIMED)
+        return table.read(path, quiet=quiet, find_time=find_time or protocol in TIMED)
     fitting = set() if not folder else _FOR_PUBLISHED if is_published_split(path) else _FOR_SPLIT_FOLDERS
     typed = [*chosen, *(["protocol"] if protocol else []), *(name for name in table.typed() if name not in fitting)]
     if typed:

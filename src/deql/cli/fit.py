@@ -205,7 +205,8 @@ def _space(model: str, chosen: Mapping[str, Any]) -> Space:
     DEQL(dtype=chosen.get("dtype", "float32"))._check_parameters()
     axes = {name: value for name, value in chosen.items() if name not in ("zero_diagonal", "dtype")}
     if "zero_diagonal" in chosen:
-        axes["b"] = 0.0  # EDLAE both, at the same l2
+        axes["b"] = 0.0  # EDLAE both, at the same l2; a prior would give b = 0 a diagonal
+        axes.setdefault("prior", None)
     if "xi" in chosen:
         axes["b"] = []
     return with_axes(NAMED["quick"], axes)

@@ -38,7 +38,7 @@ from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.summary import leaderboard_grid, summary_sentences
 from deql.tuning.tuner import metrics_for
-from deql.tuning.tuning_data import refit_data
+from deql.tuning.tuning_data import VALIDATIONS, refit_data
 
 __all__ = ["tune"]
 
@@ -65,6 +65,11 @@ class SpaceOptions:
     b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None
     xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None
     popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None
+    prior: Annotated[Literal["lowpass", "none"] | None, typer.Option(help="What to try as a prior.")] = None
+    prior_rank: Annotated[str | None, typer.Option(help="The same for the rank of the low pass.")] = None
+    prior_power_in: Annotated[str | None, typer.Option(help="The same for its power_in.")] = None
+    prior_power_out: Annotated[str | None, typer.Option(help="The same for its power_out.")] = None
+    prior_weight: Annotated[str | None, typer.Option(help="The same for the weight of the prior.")] = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,35 @@ class SearchOptions:
         bool, typer.Option("--no-prune", help="No screening on a quarter of the items: whole inverses only.")
     ] = False
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32"
+
+
+@dataclass(frozen=True)
+class HoldOutOptions(data_source.SplitOptions):
+    """How to split a table, and what to hold out of it to choose on."""
+
+    validation: Annotated[
+        Any,  # a number in other commands
+        typer.Option(
+            parser=str,
+            help="What to choose on: auto, random or last (the end of each history). Or a number as the protocol "
+            "has it: weak, time: share of what the test leaves (0.1); leave-last: how many (1); 0: none.",
+            metavar="last|random|NUMBER",
+        ),
+    ] = None
+
+    def parsed(self) -> tuple[data_source.SplitOptions, str]:
+        """The options with a number, and what to hold out."""
+        given = vars(self).copy()
+        text = given.pop("validation")
+        if text is None or text in VALIDATIONS:
+            return data_source.SplitOptions(**given), text or "auto"
+        try:
+            return data_source.SplitOptions(**given, validation=float(text)), "auto"
+        except ValueError:
+            meant = did_you_mean(text, VALIDATIONS)
+            raise ParameterError(
+                f"--validation must be {', '.join(VALIDATIONS)}, or a number, got {text!r}{meant}"
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -123,7 +157,7 @@ def tune(
     how: SearchOptions,
     protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     output: TuningOutputs,
-    split_options: data_source.SplitOptions,
+    hold_out: HoldOutOptions,
     table: TableOptions,
 ) -> None:
     """Find the best hyper-parameters on validation users, and save the model that has them.
@@ -132,11 +166,12 @@ def tune(
     """
     space, metrics, report = _space(where), data_source.metric_list(how.metric), output.report
     _check(how, metrics)
+    split_options, validation = hold_out.parsed()
     if out is None and not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     journal = None if out is None else _check_files(out, output.journal, report, data, table.items)
     chosen = replace(split_options, seed=None).chosen(protocol)
-    found = data_source.open_source(data, table, protocol, chosen, output.json)
+    found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=validation == "last")
     if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
         chosen["seed"] = split_options.seed
     split = data_source.as_split(found, protocol, chosen)
@@ -146,7 +181,7 @@ def tune(
     final = "train" if refit == "train" else "all" if isinstance(found, Split) else found
     asked: dict[str, Any] = {
         "search": how.search, "prune": not how.no_prune, "seed": split_options.seed or 0, "dtype": how.dtype,
-        "refit": final,
+        "refit": final, "validation": validation,
     }  # fmt: skip
     if out is None or journal is None or dry_run:
         _show_forecast(forecast_tuning(split, space, metrics, how.budget, **asked), output.json)
@@ -207,6 +242,8 @@ def _space(where: SpaceOptions) -> Space:
     if name not in NAMED:
         raise ParameterError(f"there is no space {name!r}{did_you_mean(name, NAMED)}: say {', '.join(NAMED)}")
     space = NAMED[name]
+    if (prior := axes.pop("prior")) is not None:
+        space = with_axes(space, {"prior": prior})
     for axis, text in axes.items():
         if text is None:
             continue

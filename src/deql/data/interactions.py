@@ -74,6 +74,9 @@ class Interactions:
         What people call the items, in the order of ``items``.
     steps : tuple of Step
         What reading and cleaning did, so that nothing is dropped silently.
+    order : ndarray of int64 or None
+        Where each stored value stood in its file, in the order of ``matrix.data``, later is larger: of formats whose
+        lines list a user's items, unless all of them are sorted by item. It stands in for times that are not known.
 
     Examples
     --------
@@ -91,14 +94,16 @@ class Interactions:
     times: NDArray[np.float64] | None = None
     titles: NDArray[Any] | None = None
     steps: tuple[Step, ...] = ()
+    order: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         # Kernels rely on sorted columns without duplicates, whoever built the matrix.
         ordered = canonical(self.matrix)
-        if self.times is not None and not len(self.times) == ordered.nnz == self.matrix.nnz:
-            raise DataError(f"{ordered.nnz:,} interactions need as many times, got {len(self.times):,}")
-        if self.times is not None and self.matrix.format == "csr" and not self.matrix.has_canonical_format:
-            raise DataError("times need a matrix whose columns are sorted within rows")
+        for what, values in (("times", self.times), ("places in their file", self.order)):
+            if values is not None and not len(values) == ordered.nnz == self.matrix.nnz:
+                raise DataError(f"{ordered.nnz:,} interactions need as many {what}, got {len(values):,}")
+            if values is not None and self.matrix.format == "csr" and not self.matrix.has_canonical_format:
+                raise DataError(f"{what} need a matrix whose columns are sorted within rows")
         if self.titles is not None and len(self.titles) != len(self.items):
             raise DataError(f"{len(self.items):,} items need as many titles, got {len(self.titles):,}")
         object.__setattr__(self, "matrix", ordered)
@@ -207,7 +212,7 @@ class Interactions:
     def take_users(self, rows: NDArray[Any]) -> Interactions:
         """The given rows (numbers or a mask), same items."""
         return replace(
-            self, matrix=self.matrix[rows], users=self.users[rows], times=self._times_of(lambda whole: whole[rows])
+            self, matrix=self.matrix[rows], users=self.users[rows], **self._when_of(lambda whole: whole[rows])
         )
 
     def take_items(self, columns: NDArray[Any]) -> Interactions:
@@ -216,8 +221,8 @@ class Interactions:
             self,
             matrix=csr_array(self.matrix[:, columns]),
             items=self.items[columns],
-            times=self._times_of(lambda whole: whole[:, columns]),
             titles=None if self.titles is None else self.titles[columns],
+            **self._when_of(lambda whole: whole[:, columns]),
         )
 
     def keep(self, mask: NDArray[np.bool_]) -> Interactions:
@@ -230,7 +235,9 @@ class Interactions:
         >>> data.keep(np.array([True, False, True])).history("ann")
         ['jam']
         """
-        return replace(self, matrix=masked(self.matrix, mask), times=None if self.times is None else self.times[mask])
+        times = None if self.times is None else self.times[mask]
+        order = None if self.order is None else self.order[mask]
+        return replace(self, matrix=masked(self.matrix, mask), times=times, order=order)
 
     def without_empty(self) -> Interactions:
         """Only the users and items that have any interaction."""
@@ -267,12 +274,13 @@ class Interactions:
             return frame
         return make_frame({column.name: column.to_numpy() for column in frame}, kind)
 
-    def _times_of(self, part: Callable[[csr_array], csr_array]) -> NDArray[np.float64] | None:
-        """Times of a part of the matrix: taking the part from a matrix of places says where they stand."""
-        if self.times is None:
-            return None
+    def _when_of(self, part: Callable[[csr_array], csr_array]) -> dict[str, Any]:
+        """Times and order of a part of the matrix: taking the part from a matrix of places says where they stand."""
+        if self.times is None and self.order is None:
+            return {}
         places = csr_array((np.arange(self.matrix.nnz), self.matrix.indices, self.matrix.indptr), self.matrix.shape)
-        return np.asarray(self.times[csr_array(part(places)).data])
+        kept = csr_array(part(places)).data
+        return {name: values[kept] for name in ("times", "order") if (values := getattr(self, name)) is not None}
 
     def __repr__(self) -> str:
         return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions)"

@@ -131,12 +131,14 @@ def read_interactions(
     likes = min_weight is not None and weight is None
     named_columns = tuple(one for one in (user, item, weight, time) if isinstance(one, str))
     table = open_table(source, named_columns, format, header, most, encoding)
+    if table.is_ordered and time is True:  # lines of items have no such column, but an order
+        time = None
     roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.has_header)
     roles = replace(roles, skip_missing=on_missing == "skip")
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""
         print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)
-    collector = Collector(ids == "text", signed=min_weight is not None)
+    collector = Collector(ids == "text", signed=min_weight is not None, ordered=table.is_ordered)
     with stages(progress) as stage:
         for rows in table.rows(roles, ids == "text", stage("Reading")):
             collector.add(rows)

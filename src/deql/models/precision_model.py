@@ -231,7 +231,10 @@ class PrecisionModel(Recommender):
 
     @property
     def _shared_fit(self) -> tuple[object, ...] | None:
-        return (self.precision_, self.prior_) if hasattr(self, "precision_") else None
+        if not hasattr(self, "precision_"):
+            return None
+        # Of a prior the factors: how their columns are scaled is each model's own.
+        return self.precision_, *((None, None) if self.prior_ is None else (self.prior_.left, self.prior_.right))
 
     def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
         """The exact scores of the columns stored in ``pairs``, row by row."""

@@ -25,7 +25,8 @@ def point_leaderboard(tuning: Tuning, rows: int = 12) -> tuple[Grid, dict[int, s
     --------
     >>> import deql
     >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
-    >>> best = deql.tune(split, {"l2": [3, 9], "dropout": 0.3, "user_power": 0, "b": [0, 1], "popularity_power": 0})
+    >>> space = {"l2": [3, 9], "dropout": 0.3, "user_power": 0, "b": [0, 1], "popularity_power": 0, "prior": None}
+    >>> best = deql.tune(split, space)
     >>> grid, others = point_leaderboard(best)
     >>> grid.title
     'All 2 points of 4 models, each with its best rule; these have user_power 0, b 0, popularity_power 0'

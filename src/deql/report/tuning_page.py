@@ -16,6 +16,7 @@ from deql.report import page
 from deql.report.page import Figure
 from deql.report.point_leaderboard import point_leaderboard
 from deql.tuning.importance import Effect, effect_panel, effects
+from deql.tuning.prior_space import PRIOR_PARAMETERS
 from deql.tuning.space import PARAMETERS, Point, Space
 from deql.tuning.summary import best_by_point, better_b, is_between_values, summary_sentences
 from deql.tuning.tuning_result import Tuning
@@ -84,8 +85,14 @@ def describe_space(space: Space) -> str:
     >>> describe_space(Space(dropout=(0.0, 0.5), b=(0.0, 1.0)))
     'l2 around the mean diagonal of the Gram matrix; dropout 0, 0.5; user_power 0; b 0, 1; popularity_power 0'
     """
-    values = {name: getattr(space, name) for name in PARAMETERS}
+    names = [name for name in PARAMETERS if name not in PRIOR_PARAMETERS or space.prior == "lowpass"]
+    if space.prior not in (None, "lowpass"):
+        names.append("prior_weight")
+    values = {name: getattr(space, name) for name in names}
     words = [f"{name} {', '.join(f'{value:g}' for value in tried)}" for name, tried in values.items() if tried]
+    if space.prior is not None:
+        rank = ", its rank by the number of items" if space.prior == "lowpass" and space.prior_rank is None else ""
+        words.append(f"prior {space.prior}{rank}")
     return "; ".join((["l2 around the mean diagonal of the Gram matrix"] if space.l2 is None else []) + words)
 
 
@@ -247,6 +254,8 @@ def _screened_by_point(tuning: Tuning) -> dict[Point, float]:
 
 
 def _rules(tuning: Tuning) -> str:
+    if tuning.prior is not None:
+        return "models, with a prior where one was tried"
     return f"{len(tuning.space.rules()):,} models" if len(tuning.space.rules()) > 1 else "model"
 
 

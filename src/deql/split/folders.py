@@ -111,7 +111,8 @@ def read_lightgcn_split(folder: str | os.PathLike[str], **reading: Any) -> Split
 
     Each line is a user and the user's items. Users and items of any file are in train; an item that only the
     test has is a column without interactions, so that counts agree with the published ones. The test shows
-    all of train, and so does ``valid.txt`` (``validation.txt``, ``val.txt``), where there is one.
+    all of train, and so does ``valid.txt`` (``validation.txt``, ``val.txt``), where there is one. The order of the
+    items on a line is kept (``split.train.order``), unless all lines are sorted by item.
 
     Parameters
     ----------
@@ -161,7 +162,9 @@ def read_lightgcn_split(folder: str | os.PathLike[str], **reading: Any) -> Split
     steps = [Step(f"read from {folder.name}: {', '.join(listed)}", len(users), len(items), rows)]
     if total < rows:
         steps.append(Step("repeated pairs merged", len(users), len(items), total))
-    train, *others = (Interactions(_spread(one, users, items), users, items, steps=tuple(steps)) for one in tables)
+    train, *others = (
+        Interactions(_spread(one, users, items), users, items, steps=tuple(steps), order=one.order) for one in tables
+    )
     parts = {name: HeldOut(train, held_out) for name, held_out in zip(names[1:], others, strict=True)}
     return Split(train, parts.get("validation"), parts["test"], {}, "published")
 

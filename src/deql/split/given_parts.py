@@ -119,7 +119,8 @@ def _spread(data: Interactions, users: NDArray[Any], train: Interactions) -> Int
     placed = csr_array((kept, (rows[kept], columns[kept])), shape=(len(users), train.n_items))
     matrix = csr_array((data.matrix.data[placed.data], placed.indices, placed.indptr), shape=placed.shape)
     times = None if data.times is None else data.times[placed.data]
-    return Interactions(matrix, users, train.items, times, train.titles, train.steps)
+    order = None if data.order is None else data.order[placed.data]
+    return Interactions(matrix, users, train.items, times, train.titles, train.steps, order)
 
 
 def _as_table(given: Any, name: str) -> Interactions:

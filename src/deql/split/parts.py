@@ -191,7 +191,7 @@ def load_split_file(path: str | os.PathLike[str]) -> Split:
     Returns
     -------
     Split
-        The very same: matrices, ids, times, titles, steps, and what was asked and dropped.
+        The very same: matrices, ids, times, order, titles, steps, and what was asked and dropped.
 
     Raises
     ------
@@ -260,7 +260,10 @@ def _pack(name: str, values: Any) -> Arrays:
 def _pack_part(name: str, part: Interactions) -> Arrays:
     matrix = part.matrix
     arrays = {f"{name}_data": matrix.data, f"{name}_indices": matrix.indices, f"{name}_indptr": matrix.indptr}
-    return arrays if part.times is None else arrays | {f"{name}_times": part.times}
+    for field in ("times", "order"):
+        if (values := getattr(part, field)) is not None:
+            arrays[f"{name}_{field}"] = values
+    return arrays
 
 
 def _unpack_part(name: str, arrays: Arrays, users: Any, common: dict[str, Any]) -> Interactions:
@@ -272,4 +275,7 @@ def _unpack_part(name: str, arrays: Arrays, users: Any, common: dict[str, Any]) 
     times = np.array(arrays[f"{name}_times"]) if f"{name}_times" in arrays else None
     if times is not None and (times.dtype != np.float64 or times.ndim != 1 or not np.isfinite(times).all()):
         raise ValueError("its times are not all finite numbers")
-    return Interactions(matrix, users, times=times, **common)
+    order = np.array(arrays[f"{name}_order"]) if f"{name}_order" in arrays else None
+    if order is not None and (order.dtype != np.int64 or order.ndim != 1):
+        raise ValueError("the order of its interactions is not one of whole numbers")
+    return Interactions(matrix, users, times=times, order=order, **common)

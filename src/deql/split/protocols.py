@@ -24,6 +24,7 @@ __all__ = [
     "hide",
     "hold_out_users",
     "new_users",
+    "places_from_end",
     "split_leave_last",
     "split_strong",
     "split_weak",
@@ -235,16 +236,28 @@ def split_leave_last(data: InteractionsLike, test: int = 1, validation: int = 1)
     check_whole("test", test)
     check_whole("validation", validation, least=0)
     data = as_interactions(data, time=True)
-    times = check_times(data, "leave-last")
+    from_end = places_from_end(data.matrix, check_times(data, "leave-last"))
     sizes = np.diff(data.matrix.indptr)
-    rows = np.repeat(np.arange(data.n_users, dtype=np.int32), sizes)
-    order = np.lexsort((times, rows))  # stable, and columns are sorted: ties keep the order of items
-    from_end = np.empty(data.n_interactions, np.int64)
-    from_end[order] = np.repeat(data.matrix.indptr[1:], sizes) - np.arange(data.n_interactions)
     enough = np.repeat(sizes > test + validation, sizes)
     in_test = enough & (from_end <= test)
     in_validation = enough & ~in_test & (from_end <= test + validation) if validation else None
     return within_users(data, in_test, in_validation, "leave-last", None, {"test": test, "validation": validation})
+
+
+def places_from_end(matrix: csr_array, when: NDArray[Any]) -> NDArray[np.int64]:
+    """Of each stored value its place among those of its row by ``when``: the latest is 1, the one before it 2.
+
+    Examples
+    --------
+    >>> places_from_end(csr_array([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0]]), np.array([5.0, 9.0, 7.0, 1.0])).tolist()
+    [3, 1, 2, 1]
+    """
+    sizes = np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    order = np.lexsort((when, rows))  # stable, and columns are sorted: ties keep the order of items
+    from_end = np.empty(matrix.nnz, np.int64)
+    from_end[order] = np.repeat(matrix.indptr[1:], sizes) - np.arange(matrix.nnz)
+    return from_end
 
 
 def check_times(data: Interactions, protocol: str) -> NDArray[np.float64]:
@@ -305,10 +318,10 @@ def check_share(name: str, share: Any) -> None:
         raise ParameterError(f"{name} must be a share between 0 and 1, got {share!r}", parameter=name)
 
 
-def hide(matrix: csr_array, share: float, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def hide(matrix: csr_array, share: float | NDArray[np.float64], keys: NDArray[Any]) -> NDArray[np.bool_]:
     """Mark a share of each row's entries, at least one and not all: those with the smallest keys.
 
-    Rows with fewer than two entries keep what they have.
+    Rows with fewer than two entries keep what they have. ``share`` is one number, or one for each row.
     """
     indptr, sizes = matrix.indptr, np.diff(matrix.indptr)
     counts = np.clip(np.round(share * sizes).astype(np.int64), 1, sizes - 1)

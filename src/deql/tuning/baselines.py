@@ -13,8 +13,9 @@ from typing import Any
 from deql.evaluation import evaluate
 from deql.metrics import METRICS, parse_metric
 from deql.models import Popularity
-from deql.tuning.space import PARAMETERS, PLAIN, Point, Space
-from deql.tuning.trials import COMPARED, TrialStore, tie
+from deql.tuning.space import PARAMETERS, PLAIN, WITHOUT_PRIOR, Point, Space
+from deql.tuning.trial import tie
+from deql.tuning.trials import COMPARED, TrialStore
 from deql.tuning.walk import PointGrid, walk
 
 __all__ = ["baseline_rows", "measure_baselines", "popularity_row", "popularity_values"]
@@ -49,7 +50,8 @@ def baseline_rows(store: TrialStore) -> dict[str, dict[str, Any]]:
             # Of equal ones the smaller parameters, as on the leaderboard.
             point, trial = min(mine, key=lambda one: (-store.worth(one[1]), one[0]))
             values = {metric: several[0] for metric, several in trial.values.items()}
-            found[name] = point._asdict() | {"b": None, "xi": None} | PLAIN | values
+            without = WITHOUT_PRIOR | ({} if store.prior is None else {"prior_weight": 0.0})
+            found[name] = point._asdict() | {"b": None, "xi": None} | PLAIN | without | values
     return found
 
 

@@ -11,7 +11,7 @@ from deql.errors import ParameterError
 from deql.linalg.planner import plan
 from deql.tuning.tuning_data import TuningData
 
-__all__ = ["Budget", "inverses_of_screening", "predict_seconds"]
+__all__ = ["Budget", "inverses_of_basis", "inverses_of_prior", "inverses_of_screening", "predict_seconds"]
 
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
@@ -20,6 +20,9 @@ _FLOPS = 8.6e10
 
 _ENTRY_SECONDS, _RULE_SECONDS = 1.1e-9, 2.4e-10
 """One thread's, for each item: to add the row of one seen interaction, and to rank one user's items by one rule."""
+
+_BASIS_PASSES = 8
+"""Products of n × n by n × rank that eigenvectors take about as long as."""
 
 _OVERHEAD_SECONDS = 0.15
 """Of any trial, however small."""
@@ -39,6 +42,18 @@ class Budget:
     def limited(self) -> bool:
         """Whether there is a limit at all."""
         return self.inverses is not None or self.seconds is not None
+
+    def without_share(self, inverses: int, share: float) -> Budget:
+        """What is left where so many inverses, but at most a share of them, or a share of the time is kept back.
+
+        Examples
+        --------
+        >>> Budget(inverses=20).without_share(2, 0.3), Budget(inverses=3).without_share(2, 0.3)
+        (Budget(inverses=18, seconds=None), Budget(inverses=3, seconds=None))
+        """
+        if self.inverses is not None:
+            return Budget(inverses=self.inverses - min(inverses, int(share * self.inverses)))
+        return self if self.seconds is None else Budget(seconds=(1 - share) * self.seconds)
 
     @classmethod
     def parse(cls, budget: Any) -> Budget:
@@ -72,6 +87,24 @@ def inverses_of_screening(sample: TuningData, data: TuningData, rules: int) -> f
         one.train.n_items**3 / _FLOPS + _evaluation_seconds(one, rules) + _OVERHEAD_SECONDS for one in (sample, data)
     )
     return min(1.0, small / full)
+
+
+def inverses_of_prior(data: TuningData, rules: int, rank: int | None) -> float:
+    """What a variant of a prior costs in inverses on one that is there: a product with P, and a pass over the users.
+
+    It follows from sizes alone, as that of screening does. A prior of one's own counts as one of full rank.
+    """
+    n = data.train.n_items
+    product = 2 * n**2 * (n if rank is None else rank) / _FLOPS
+    evaluation = _evaluation_seconds(data, rules)
+    return min(1.0, (product + evaluation) / (n**3 / _FLOPS + evaluation + _OVERHEAD_SECONDS))
+
+
+def inverses_of_basis(data: TuningData, rules: int, rank: int) -> float:
+    """What the eigenvectors of a low pass cost in inverses, likewise."""
+    n = data.train.n_items
+    made = _BASIS_PASSES * rank * n**2 / _FLOPS
+    return min(1.0, made / (n**3 / _FLOPS + _evaluation_seconds(data, rules) + _OVERHEAD_SECONDS))
 
 
 def predict_seconds(data: TuningData, rules: int, dtype: str) -> float:

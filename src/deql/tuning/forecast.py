@@ -18,6 +18,9 @@ __all__ = ["Forecast", "forecast"]
 _WALK_SCREENINGS, _WALK_TRIALS, _LONG_WALK_TRIALS = 16, 6, 10
 """What a walk takes, as a rule; without screening it begins farther off."""
 
+_PRIOR_PASSES, _PRIOR_TRIALS = 6, 2
+"""What the prior takes, as a rule: passes over the users, and inverses."""
+
 _EASE_TRIALS, _EDLAE_TRIALS = 3, 1
 """What the baselines take, as a rule, where the search does not come by them."""
 
@@ -32,6 +35,8 @@ class Forecast:
         How many the space has; None for Optuna, which goes between them.
     screenings, inverses : int
         Points to be screened, and to be measured with an inverse of full size each.
+    prior : float
+        What the prior takes, in inverses: its factors, passes over the users, and a short walk if it helps.
     baselines : int
         Inverses for EASE and EDLAE, which the result is compared with.
     fits : int
@@ -48,6 +53,7 @@ class Forecast:
     points: int | None
     screenings: int
     inverses: int
+    prior: float
     baselines: int
     fits: int
     inverse_seconds: float
@@ -62,9 +68,10 @@ class Forecast:
             each = show_seconds(self.inverse_seconds).removeprefix("about ")
             words.append(f"{about}{counted(self.inverses, 'inverse', 'inverses')} of {each}")
         which = "Optuna" if self.search == "optuna" else f"the {self.search}"
+        prior = f", about {self.prior:.1g} for the prior" if self.prior else ""
         beside = f", about {self.baselines} for EASE and EDLAE to compare with" if self.baselines else ""
         end = ", and the fit of the winner" if self.fits else ""
-        return f"{show_seconds(self.seconds)}: {' and '.join(words)} for {which}{beside}{end}"
+        return f"{show_seconds(self.seconds)}: {' and '.join(words)} for {which}{prior}{beside}{end}"
 
 
 def forecast(store: TrialStore, search: str, points: int, space: Space, baselines: bool) -> Forecast | None:
@@ -91,13 +98,28 @@ def forecast(store: TrialStore, search: str, points: int, space: Space, baseline
     end = store.end_inverses - is_only
     spent = trials + end + screenings * store.screening_cost
     # After a baseline the winner's model is no longer there, even if it was the only one.
+    prior = _expected_prior(store, spent, seconds)
+    spent += prior
     before = spent - end + store.end_inverses
     beside = _expected_baselines(store, search, space, before, seconds) if baselines else 0
     return Forecast(
-        points=None if search == "optuna" else points, screenings=screenings, inverses=trials, baselines=beside,
-        fits=end, inverse_seconds=seconds(), seconds=seconds() * (spent + beside), search=search,
+        points=None if search == "optuna" else points, screenings=screenings, inverses=trials, prior=prior,
+        baselines=beside, fits=end, inverse_seconds=seconds(), seconds=seconds() * (spent + beside), search=search,
         exact=search == "grid" and store.budget.seconds is None,
     )  # fmt: skip
+
+
+def _expected_prior(store: TrialStore, spent: float, seconds: Callable[[], float]) -> float:
+    """What the prior takes: its eigenvectors, its variants at the best point, and a walk of which nothing comes."""
+    trials, whole = store.prior, store.whole_budget
+    if trials is None:
+        return 0.0
+    room = trials.basis_cost + _PRIOR_PASSES * trials.pass_cost + _PRIOR_TRIALS - trials.inverses
+    if whole.inverses is not None:
+        room = min(room, whole.inverses - store.inverses - spent)
+    if whole.seconds is not None:
+        room = min(room, (whole.seconds - store.spent) / seconds() - spent)
+    return max(0.0, room)
 
 
 def _expected_baselines(

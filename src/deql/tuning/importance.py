@@ -61,7 +61,7 @@ def effects(tuning: Tuning) -> list[Effect]:
     >>> import deql
     >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
     >>> space = {"l2": [3, 3000], "dropout": 0.3, "user_power": 0, "b": [0.9, 1], "popularity_power": 0}
-    >>> [effect.parameter for effect in effects(deql.tune(split, space))]
+    >>> [effect.parameter for effect in effects(deql.tune(split, space, prior="none"))]
     ['l2', 'b']
     """
     rows = tuning.table.to_dicts()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,14 +13,24 @@ import numpy as np
 from deql._system.describe import short_repr
 from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
+from deql.priors.prior import Prior
+from deql.tuning.prior_space import (
+    PRIOR_PARAMETERS,
+    PriorLike,
+    VariantGrid,
+    as_prior_axis,
+    check_prior_axis,
+    ranks_around,
+)
 
 __all__ = [
-    "NAMED", "PARAMETERS", "PLAIN", "Point", "RuleParameters", "Space", "SpaceLike", "as_space", "format_parameters",
-    "ridges_around", "with_axes",
+    "NAMED", "PARAMETERS", "PLAIN", "WITHOUT_PRIOR", "Point", "RuleParameters", "Space", "SpaceLike", "as_space",
+    "format_parameters", "ridges_around", "with_axes",
 ]  # fmt: skip
 
 RuleParameters = dict[str, float]
-"""Parameters for ``with_rule``: b or xi, and popularity_power."""
+"""Parameters for ``with_rule``: b or xi, popularity_power, and with a prior prior_weight; beside them
+prior_power_out, which costs no more once the prior's factors are there."""
 
 PLAIN: RuleParameters = {"b": 0.0, "popularity_power": 0.0}
 """The rule of EDLAE, and of EASE where nothing is dropped."""
@@ -41,8 +51,11 @@ class Point(NamedTuple):
         return cls(*(float(row[name]) for name in cls._fields))
 
 
-PARAMETERS = (*Point._fields, "b", "xi", "popularity_power")
+PARAMETERS = (*Point._fields, "b", "xi", "popularity_power", *PRIOR_PARAMETERS)
 """All that a search chooses."""
+
+WITHOUT_PRIOR: dict[str, Any] = dict.fromkeys(PRIOR_PARAMETERS)
+"""What a row of the leaderboard says of a prior where there is none."""
 
 
 def format_parameters(values: Mapping[str, float]) -> str:
@@ -73,6 +86,15 @@ class Space:
     xi : tuple of float
         Bounds of RDLAE's diagonal, scored beside the values of b.
     popularity_power : tuple of float
+    prior : {"lowpass", "none"}, Prior or None
+        What is tried around the best point without a prior; one of one's own has no axes but its weight.
+    prior_rank : tuple of int or None
+        Of the low pass; None takes two powers of 2 that go with the number of items (see
+        :func:`~deql.tuning.prior_space.ranks_around`).
+    prior_power_in, prior_power_out : tuple of float
+        Of the low pass.
+    prior_weight : tuple of float
+        Shares of the ridge that pull towards the prior. None of them is always among what is tried.
 
     Examples
     --------
@@ -87,21 +109,38 @@ class Space:
     b: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
     xi: tuple[float, ...] = ()
     popularity_power: tuple[float, ...] = (0.0,)
+    prior: PriorLike = None
+    prior_rank: tuple[int, ...] | None = None
+    prior_power_in: tuple[float, ...] = (0.0, 0.2, 0.4)
+    prior_power_out: tuple[float, ...] = (0.4, 0.6, 0.8)
+    prior_weight: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, _values(field.name, getattr(self, field.name)))
+        object.__setattr__(self, "prior", as_prior_axis(self.prior))
+        axes = [field.name for field in fields(self) if field.name != "prior"]
+        for name in axes:
+            object.__setattr__(self, name, _values(name, getattr(self, name)))
         if not self.b and not self.xi:
             raise ParameterError("the space needs at least one value of b or of xi", parameter="space")
-        for field in fields(self):
-            values = getattr(self, field.name)
-            if not values and values is not None and field.name not in ("b", "xi"):
-                raise ParameterError(f"the space needs at least one value of {field.name}", parameter=field.name)
-            kind = RDLAE if field.name == "xi" else DEQL
+        for name in axes:
+            values = getattr(self, name)
+            if not values and values is not None and name not in ("b", "xi"):
+                raise ParameterError(f"the space needs at least one value of {name}", parameter=name)
+            if name in PRIOR_PARAMETERS:
+                check_prior_axis(name, values or ())
+                continue
+            kind = RDLAE if name == "xi" else DEQL
             for value in values or ():
-                kind(**{field.name: value})._check_parameters()
+                kind(**{name: value})._check_parameters()
+        if self.prior_rank is not None:
+            object.__setattr__(self, "prior_rank", tuple(sorted(map(int, self.prior_rank))))
+        # What is held fixed at 0 is no prior at all.
+        weights = tuple(weight for weight in self.prior_weight if weight > 0)
+        object.__setattr__(self, "prior_weight", weights)
+        if not weights:
+            object.__setattr__(self, "prior", None)
 
     def points(self, mean_diagonal: Callable[[float], float]) -> list[Point]:
         """All combinations that need an inverse of their own, user_power by user_power.
@@ -122,13 +161,41 @@ class Space:
         main = [{"b": b} for b in self.b] + [{"xi": xi} for xi in self.xi]
         return [rule | {"popularity_power": power} for power in self.popularity_power for rule in main]
 
+    def prior_rules(self, fixed: Mapping[str, float]) -> list[RuleParameters]:
+        """The rules that share a prior's factors and have what is ``fixed``, such as b or prior_weight."""
+        outs: Sequence[dict[str, float]] = [{}]
+        if self.prior == "lowpass":
+            outs = [{"prior_power_out": power} for power in self.prior_power_out]
+        weights = [{"prior_weight": weight} for weight in self.prior_weight]
+        every = [rule | out | weight for rule in self.rules() for out in outs for weight in weights]
+        return [rule for rule in every if all(rule.get(name) == value for name, value in fixed.items())]
+
+    def variants(self, n_items: int, most: int) -> VariantGrid:
+        """What is tried of the prior where there are so many items, and ``most`` eigenvectors."""
+        if isinstance(self.prior, Prior):
+            return VariantGrid((None,), (None,))
+        ranks = self.prior_rank or ranks_around(n_items, most)
+        if ranks[-1] > most:
+            raise ParameterError(
+                f"a low pass of rank {ranks[-1]:,} needs as many eigenvectors, and the data that are learned from have "
+                f"at most {most:,}: choose a lower prior_rank",
+                parameter="prior_rank",
+            )
+        return VariantGrid(ranks, sorted(self.prior_power_in))
+
     def ridges(self, mean_diagonal: float) -> tuple[float, ...]:
         """The values of l2 where the Gram matrix has this mean diagonal."""
         return self.l2 or ridges_around(mean_diagonal)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by name."""
-        return asdict(self)
+        """Plain values by name; nothing of a prior where there is none."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        if isinstance(self.prior, Prior):
+            return {name: value for name, value in plain.items() if name not in PRIOR_PARAMETERS[:-1]} | {
+                "prior": self.prior.config
+            }
+        names = () if self.prior else ("prior", *PRIOR_PARAMETERS)
+        return {name: value for name, value in plain.items() if name not in names}
 
 
 def ridges_around(mean_diagonal: float) -> tuple[float, ...]:
@@ -153,7 +220,7 @@ def ridges_around(mean_diagonal: float) -> tuple[float, ...]:
 Values: TypeAlias = float | Iterable[float] | None
 """Of one hyper-parameter: a single one, several, or None for those that go with the data."""
 
-SpaceLike: TypeAlias = str | Space | Mapping[str, Values]
+SpaceLike: TypeAlias = str | Space | Mapping[str, Values | PriorLike]
 """A space, its name, or values by hyper-parameter in place of those of the default space."""
 
 
@@ -180,7 +247,7 @@ def as_space(space: SpaceLike) -> Space:
     return with_axes(DEFAULT, space)
 
 
-def with_axes(space: Space, axes: Mapping[str, Values]) -> Space:
+def with_axes(space: Space, axes: Mapping[str, Values | PriorLike]) -> Space:
     """The space with other values of some hyper-parameters; a single value holds one fixed."""
     names = [field.name for field in fields(Space)]
     for name in axes:
@@ -196,7 +263,7 @@ def with_axes(space: Space, axes: Mapping[str, Values]) -> Space:
 
 
 def _values(name: str, values: Any) -> tuple[float, ...] | None:
-    if name == "l2" and values is None:
+    if name in ("l2", "prior_rank") and values is None:
         return None
     values = values.tolist() if hasattr(values, "tolist") else values
     several = values if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [values]
@@ -211,12 +278,19 @@ def _values(name: str, values: Any) -> tuple[float, ...] | None:
     return tuple(dict.fromkeys(numbers))
 
 
-DEFAULT = Space(user_power=(0.0, 0.4, 0.8), popularity_power=(0.0, 0.1, 0.2, 0.3))
+DEFAULT = Space(user_power=(0.0, 0.4, 0.8), popularity_power=(0.0, 0.1, 0.2, 0.3), prior="lowpass")
 
 NAMED = {
     "default": DEFAULT,
     # A few inverses: what a first model is worth waiting for.
-    "quick": replace(DEFAULT, dropout=(0.0, 0.3, 0.6, 0.8), user_power=(0.0, 0.5), popularity_power=(0.0, 0.1, 0.2)),
+    "quick": replace(
+        DEFAULT,
+        dropout=(0.0, 0.3, 0.6, 0.8),
+        user_power=(0.0, 0.5),
+        popularity_power=(0.0, 0.1, 0.2),
+        prior_power_in=(0.2,),
+        prior_weight=(0.5, 1.0, 2.0),
+    ),
     # The paper's ranges of b, p and λ, with λ read as l2.
     "paper": Space(
         l2=(10.0, 20.0, 30.0, 40.0, 50.0, 100.0, 300.0, 500.0),

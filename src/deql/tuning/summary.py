@@ -10,14 +10,15 @@ from deql._system.tables import Cell, Grid, counted, value_cell
 from deql.evaluation.model_groups import describe
 from deql.evaluation.significance import is_tied
 from deql.metrics import lower_is_better
+from deql.tuning.prior_space import PRIOR_PARAMETERS
 from deql.tuning.space import PARAMETERS, Point, ridges_around
 
 if TYPE_CHECKING:
     from deql.tuning.tuning_result import Tuning
 
 __all__ = [
-    "best_by_point", "better_b", "edges", "is_between_values", "leaderboard_grid", "result_notes", "result_sentence",
-    "summary_sentences", "varying",
+    "best_by_point", "better_b", "edges", "is_between_values", "leaderboard_grid", "prior_sentences", "result_notes",
+    "result_sentence", "summary_sentences", "varying",
 ]  # fmt: skip
 
 _FEW_USERS = 30
@@ -31,7 +32,7 @@ _MOST_DROPOUT = 0.99
 
 def summary_sentences(tuning: Tuning) -> list[str]:
     """What was found, in sentences: the result, what to know before believing it, and where to search on."""
-    return [tuning.sentence, *_over_baselines(tuning), *tuning.notes, *edges(tuning)]
+    return [tuning.sentence, *prior_sentences(tuning), *_over_baselines(tuning), *tuning.notes, *edges(tuning)]
 
 
 def result_sentence(tuning: Tuning) -> str:
@@ -45,7 +46,7 @@ def result_sentence(tuning: Tuning) -> str:
 def result_notes(tuning: Tuning) -> list[str]:
     """What a reader should know before believing the result; nothing if all is well."""
     values, found = tuning.table[tuning.metric], []
-    if tuning.tie is not None:
+    if tuning.tie is not None and bool(tuning.tie.parameters.get("prior_weight")) == bool(tuning.best["prior_weight"]):
         found.append(_tie_note(tuning))
     if tuning.left_out:
         left = counted(tuning.left_out, "more point was", "more points were")
@@ -108,6 +109,24 @@ def _against_zero(tuning: Tuning) -> str:
         f", which is significant (one-sided paired t-test: p = {rival.p_value:.2g}); but these users also "
         "chose it, so the test part has the last word."
     )
+
+
+def prior_sentences(tuning: Tuning) -> list[str]:
+    """Whether a prior helped, and by how much; nothing where none was tried."""
+    found, metric = tuning.prior, tuning.metric
+    if found is None:
+        return []
+    row, value = found.parameters, found.without[metric]
+    what = "the prior" if row["prior_rank"] is None else f"a low pass of rank {row['prior_rank']:g}"
+    what += f" with weight {row['prior_weight']:g}"
+    better = (found.difference < 0) == lower_is_better(metric) and found.difference != 0
+    if found.tied:
+        size = _size(found.difference, found.error)
+        return [f"A prior did not help: {what} is tied with the best model without ({size}), which was taken."]
+    share = f"{abs(found.difference) / value:.1%}" if value else f"{abs(found.difference):.4f}"
+    if not better:
+        return [f"A prior did not help: {what} is {share} worse than the best model without."]
+    return [f"{what[0].upper()}{what[1:]} gains {share} over the best model without a prior ({value:.4f})."]
 
 
 def _size(difference: float, error: float) -> str:
@@ -193,7 +212,8 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     --------
     >>> import deql
     >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 2000)))
-    >>> best = deql.tune(split, {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0})
+    >>> space = {"l2": 3, "dropout": [0.3, 0.5], "user_power": 0, "b": [0, 1], "popularity_power": 0, "prior": None}
+    >>> best = deql.tune(split, space)
     >>> grid = leaderboard_grid(best, rows=3)
     >>> grid.title.split("; ")
     ['Best 3 of 4 models on 2 inverses, 1 more to compare with', 'these have l2 3, user_power 0, popularity_power 0']
@@ -201,11 +221,14 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     (['#', 'dropout', 'b', 'ndcg@20', 'recall@20'], ['1', '2', '3', 'EDLAE', 'EASE', 'popularity'])
     """
     table = tuning.table
-    shown = table.head(rows).to_dicts()
+    every = _telling(tuning)
+    shown = every[:rows]
     if tuning.best not in shown:
         shown[-1] = tuning.best
     metrics = [name for name in table.columns if name not in PARAMETERS]
-    best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
+    best = {
+        metric: (min if lower_is_better(metric) else max)(row[metric] for row in every) for metric in metrics
+    }  # fmt: skip
     baselines = [row for row in tuning.baselines.values() if row["l2"] is not None]
     columns, shared = varying([*shown, *baselines] if len(shown) > 1 else shown)
 
@@ -213,18 +236,33 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
         cells = [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
         return [place], cells + [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics]
 
-    places = {id(row): str(place) for place, row in enumerate(shown, start=1)}
-    if shown[-1] is tuning.best:
-        places[id(shown[-1])] = str(table.to_dicts().index(tuning.best) + 1)
-    lines = [line(places[id(row)], row) for row in shown]
+    lines = [line(str(every.index(row) + 1), row) for row in shown]
     lines += [line(name, row) for name, row in reversed(tuning.baselines.items())]
     of = f"Best {len(shown)} of " if len(shown) < table.height else "All " * (table.height > 1)
     title = f"{of}{counted(table.height, 'model', 'models')} on {counted(tuning.inverses, 'inverse', 'inverses')}"
     if tuning.baseline_inverses:
         title += f", {tuning.baseline_inverses} more to compare with"
     words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
-    words += [f"no {name}" for name, value in shared.items() if value is None and getattr(tuning.space, name)]
+    words += [
+        f"no {name}" for name, value in shared.items()
+        if value is None and name not in PRIOR_PARAMETERS and getattr(tuning.space, name)
+    ]  # fmt: skip
     return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
+
+
+def _telling(tuning: Tuning) -> list[dict[str, Any]]:
+    """The rows of the leaderboard; of those with a prior the best of each variant, the winner, and none if it has none:
+    what the others are tied with is said in a sentence."""
+    told: set[Any] = set()
+    kept = []
+    for row in tuning.table.to_dicts():
+        variant = (*Point.of(row), row["prior_rank"], row["prior_power_in"])
+        if not row["prior_weight"]:
+            kept.append(row)
+        elif tuning.best["prior_weight"] and (variant not in told or row == tuning.best):
+            kept.append(row)
+            told.add(variant)
+    return kept
 
 
 def varying(rows: list[dict[str, Any]], names: Sequence[str] = PARAMETERS) -> tuple[list[str], dict[str, Any]]:
@@ -253,7 +291,7 @@ def edges(tuning: Tuning) -> list[str]:
         side = _side(best, values, log=name == "l2")
         if side == 0 or _is_limit(name, best, side):
             continue
-        axis = tuning.ridges if name == "l2" else getattr(tuning.space, name)
+        axis = tuning.ridges if name == "l2" else getattr(tuning.space, name) or values
         if best in values and best != (max(axis) if side > 0 else min(axis)):  # a budget ended before the next one
             continue
         which, way = ("largest", "upwards") if side > 0 else ("smallest", "downwards")
@@ -291,6 +329,8 @@ def is_between_values(tuning: Tuning) -> bool:
 def _tried(tuning: Tuning, name: str) -> list[float]:
     """The values of a parameter that were tried; of an l2 that follows the data, with the winner's user_power."""
     values = getattr(tuning.space, name)
+    if name in PRIOR_PARAMETERS:
+        return sorted({row[name] for row in tuning.table.to_dicts()} - {None})
     if name not in Point._fields:
         return list(values)
     if is_between_values(tuning):

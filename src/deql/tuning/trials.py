@@ -19,19 +19,15 @@ from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import lower_is_better
 from deql.tuning.budget import Budget, inverses_of_screening
-from deql.tuning.space import PLAIN, Point, RuleParameters, format_parameters
+from deql.tuning.prior_trials import PriorTrials
+from deql.tuning.space import PLAIN, Point, RuleParameters, Space, format_parameters
 from deql.tuning.trainer import Trainer
+from deql.tuning.trial import Trial, is_whole, read_trial, tie, total_seconds
 
-__all__ = ["COMPARED", "TIE", "Trial", "TrialStore", "tie"]
-
-TIE = 0.1
-"""Of the metric's standard error over users: a gain below it is a tie.
-
-Neighbours have most users' lists in common, so that their difference has a standard error of its own, of 0.1 to 0.4 of
-that of the metric itself: this is no more than one of those.
-"""
+__all__ = ["COMPARED", "TrialStore"]
 
 COMPARED: dict[str, Callable[[Point, RuleParameters], bool]] = {
+    "no prior": lambda point, rule: True,
     "b = 0": lambda point, rule: rule.get("b") == 0,
     "EASE": lambda point, rule: rule == PLAIN and point.user_power == 0 and point.dropout == 0,
     "EDLAE": lambda point, rule: rule == PLAIN and point.user_power == 0,
@@ -40,34 +36,6 @@ COMPARED: dict[str, Callable[[Point, RuleParameters], bool]] = {
 
 _SILENCE_SECONDS = 10.0
 """How long screening may take in a log without a line."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A point, and how good the models on its inverse are.
-
-    Attributes
-    ----------
-    point : Point
-    values : dict of str to list of float
-        For each metric its mean over the validation users, rule by rule; empty if there is no model.
-    seconds : float
-    failure : str or None
-        Why there is no model here.
-    error : float
-        Standard error of the metric that decides, of the best rule; NaN where it is not known.
-    """
-
-    point: Point
-    values: dict[str, list[float]]
-    seconds: float
-    failure: str | None = None
-    error: float = math.nan
-
-
-def tie(trial: Trial) -> float:
-    """What another trial must be better by to count as better."""
-    return 0.0 if math.isnan(trial.error) else TIE * trial.error
 
 
 @dataclass(eq=False)
@@ -89,7 +57,11 @@ class TrialStore:
     tell : callable or None
         The log callback: called with a line for each trial.
     whole_budget : Budget
-        Of everything, baselines included; no limit where none was asked for.
+        Of everything, the prior and baselines included; no limit where none was asked for.
+    space : Space or None
+        Where the prior is to be searched; None for no prior.
+    prior : PriorTrials or None
+        What was measured with a prior.
     screened, trials : dict of Point to Trial
         What was measured on the sample, and on the whole data.
     baselines : dict of Point to Trial
@@ -114,8 +86,10 @@ class TrialStore:
     budget: Budget
     tell: LogCallback | None = None
     whole_budget: Budget = field(default_factory=Budget)
+    space: Space | None = None
 
     def __post_init__(self) -> None:
+        self.prior: PriorTrials | None = None
         self.planned: int | None = None
         self.guessed = False
         self.left_out = 0
@@ -137,23 +111,28 @@ class TrialStore:
         for record in self.journal.records:
             if record["step"] in kept:
                 known, metrics, rules = kept[record["step"]]
-                trial = _trial(record)
-                if trial is None or (trial.failure is None and not _is_whole(trial, metrics, rules)):
+                trial = read_trial(record)
+                if trial is None or (trial.failure is None and not is_whole(trial, metrics, rules)):
                     raise JournalError(f"{self.journal.path} is damaged: delete it to begin again")
                 known[trial.point] = trial
+        if self.space is not None and self.space.prior is not None:
+            self.prior = PriorTrials(self, self.space)
 
     @property
     def spent(self) -> float:
         """Seconds, all runs of the search together."""
-        return _seconds(self.screened) + _seconds(self.trials) + _seconds(self.baselines)
+        with_prior = 0.0 if self.prior is None else self.prior.seconds
+        return total_seconds(self.screened) + total_seconds(self.trials) + with_prior + total_seconds(self.baselines)
 
     @property
     def inverses(self) -> float:
         """What was spent in inverses: one for each trial, and the share that each screening has of one.
 
-        Baselines count where a budget is for everything.
+        The prior and the baselines count where a budget is for everything.
         """
-        extra = len(self.baselines) if self.whole_budget.limited else 0
+        extra = 0.0
+        if self.whole_budget.limited:
+            extra = len(self.baselines) + (0.0 if self.prior is None else self.prior.inverses)
         return len(self.trials) + self.screening_cost * len(self.screened) + extra
 
     @property
@@ -172,11 +151,15 @@ class TrialStore:
             return True
         if inverses is not None:
             return self.screening_cost * (len(self.screened) + 1) <= (inverses - 1) / 2
-        return not self.screened or seconds is None or _seconds(self.screened) < seconds / 2
+        return not self.screened or seconds is None or total_seconds(self.screened) < seconds / 2
 
     def may_measure(self, point: Point) -> bool:
         """Whether the point is measured or that can be afforded, and the end after it; one always can."""
         return point in self.trials or not self.trials or self._has_room(self.budget)
+
+    def has_room(self, inverses: float) -> bool:
+        """Whether the whole budget has room for so many inverses more, and for the end after them."""
+        return self._has_room(self.whole_budget, inverses)
 
     @property
     def affordable(self) -> int | None:
@@ -194,7 +177,7 @@ class TrialStore:
         if point not in self.screened:
             assert self.small is not None
             trial, _ = self._run(self.small, point, self.metrics[:1])
-            self._append("look", trial)
+            self.append("look", trial)
             self.screened[point] = trial
             # Where a bar shows how far it is, nobody needs lines.
             if self.tell is not None and not self.full.progress and time.perf_counter() - self._told > _SILENCE_SECONDS:
@@ -211,7 +194,7 @@ class TrialStore:
         if point not in self.trials:
             trial, found = self._run(self.full, point, self.metrics)
             if journaled:
-                self._append("point", trial)
+                self.append("point", trial)
             self.trials[point] = trial
             self._keep(trial, self.rules, found, COMPARED)
             if self.tell is not None:
@@ -235,7 +218,7 @@ class TrialStore:
             if not self._has_room(self.whole_budget):
                 return None
             trial, found = self._run(self.full, point, self.metrics, [PLAIN])
-            self._append("baseline", trial)
+            self.append("baseline", trial)
             self.baselines[point] = trial
             self._keep(trial, [PLAIN], found, ("EASE", "EDLAE"))
             if self.tell is not None:
@@ -256,11 +239,11 @@ class TrialStore:
         values = [self._sign * value for value in trial.values[self.metrics[0]]]
         return values.index(max(values))
 
-    def _has_room(self, budget: Budget) -> bool:
+    def _has_room(self, budget: Budget, inverses: float = 1.0) -> bool:
         """Whether the budget has room for a trial more, and for the end after it."""
-        if budget.inverses is not None and self.inverses + 1 + self.end_inverses > budget.inverses:
+        if budget.inverses is not None and self.inverses + inverses + self.end_inverses > budget.inverses:
             return False
-        ahead = self._trial_seconds() * (1 + self.end_inverses)
+        ahead = self._trial_seconds() * (inverses + self.end_inverses)
         return budget.seconds is None or self.spent + ahead <= budget.seconds
 
     def worth(self, trial: Trial) -> float:
@@ -272,14 +255,21 @@ class TrialStore:
     def _run(
         self, trainer: Trainer, point: Point, metrics: list[str], rules: list[RuleParameters] | None = None
     ) -> tuple[Trial, list[Evaluation]]:
-        begin = time.perf_counter()
+        wanted = self.rules if rules is None else rules
+        return self.run(point, lambda: trainer.evaluate(point, wanted, metrics), metrics, trainer is self.full)
+
+    def run(
+        self, point: Point, measure: Callable[[], list[Evaluation]], metrics: list[str] | None = None, full: bool = True
+    ) -> tuple[Trial, list[Evaluation]]:
+        """Measure models at a point, however that is done; ``full`` if on the whole data."""
+        begin, metrics = time.perf_counter(), metrics or self.metrics
         values: dict[str, list[float]] = {}
         found: list[Evaluation] = []
         failure, error = None, math.nan
         try:
             with time_compiling() as compiled:
-                found = trainer.evaluate(point, self.rules if rules is None else rules, metrics)
-            if trainer is self.full:
+                found = measure()
+            if full:
                 self._compiled += sum(compiled)
             values = {metric: [one.means[metric] for one in found] for metric in metrics}
             if not np.isfinite(list(values.values())).all():
@@ -309,12 +299,14 @@ class TrialStore:
 
     def _trial_seconds(self) -> float:
         """Of a trial, as they were so far; but what was compiled for one is not compiled for the next."""
-        return max(0.0, _seconds(self.trials) - self._compiled) / len(self.trials)
+        return max(0.0, total_seconds(self.trials) - self._compiled) / len(self.trials)
 
-    def _append(self, step: str, trial: Trial) -> None:
+    def append(self, step: str, trial: Trial, more: Mapping[str, Any] | None = None) -> None:
+        """Add a trial to the journal, with what else tells it from others."""
         outcome = {"error": trial.error} if trial.failure is None else {"failure": trial.failure}
         self.journal.append({
-            "step": step, **trial.point._asdict(), "values": trial.values, "seconds": trial.seconds, **outcome,
+            "step": step, **trial.point._asdict(), **(more or {}), "values": trial.values, "seconds": trial.seconds,
+            **outcome,
         })  # fmt: skip
 
     def _line(self, trial: Trial) -> str:
@@ -332,25 +324,3 @@ class TrialStore:
         if left > 0:
             line += f", {show_seconds((left + self.end_inverses) * self._trial_seconds())} left"
         return line
-
-
-def _seconds(trials: Mapping[Point, Trial]) -> float:
-    return sum(trial.seconds for trial in trials.values())
-
-
-def _is_whole(trial: Trial, metrics: list[str], rules: int) -> bool:
-    """Whether a trial of the journal has a value for each metric and rule."""
-    return all(len(values := trial.values.get(metric, ())) == rules and np.isfinite(values).all() for metric in metrics)
-
-
-def _trial(record: dict[str, Any]) -> Trial | None:
-    """What a line of the journal says; None if it makes no sense."""
-    try:
-        point = Point.of(record)
-        values = {metric: [float(value) for value in several] for metric, several in record["values"].items()}
-        error = record.get("error")  # which journals of earlier versions have not
-        return Trial(
-            point, values, float(record["seconds"]), record.get("failure"), math.nan if error is None else float(error)
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        return None

@@ -22,8 +22,10 @@ from deql.split.parts import SplitOrInteractions
 from deql.tuning.baselines import measure_baselines
 from deql.tuning.budget import Budget
 from deql.tuning.forecast import Forecast, forecast
+from deql.tuning.prior_search import search_prior
+from deql.tuning.prior_space import PriorLike
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna, search_walk
-from deql.tuning.space import Point, Space, SpaceLike, as_space
+from deql.tuning.space import Point, Space, SpaceLike, as_space, with_axes
 from deql.tuning.trainer import Trainer
 from deql.tuning.trials import TrialStore
 from deql.tuning.tuning_data import TuningData, hold_out_validation, refit_data, sample_items
@@ -48,6 +50,9 @@ _SMALL_GRAMS = 8
 _WALK_INVERSES, _OPTUNA_INVERSES = 11, 30
 """What a search may cost if nothing is said: with its evaluations, a walk is done within the time of twelve fits."""
 
+_PRIOR_INVERSES, _PRIOR_SHARE = 2, 0.3
+"""What is kept of a budget for the prior: of inverses at most so many, of either at most this share."""
+
 _CURVE_K = 20
 
 
@@ -67,12 +72,14 @@ def tune(
     tell: LogCallback | None = None,
     refit: str | InteractionsLike = "train",
     baselines: bool = True,
+    validation: str = "auto",
+    prior: PriorLike = None,
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
     One inverse for each (l2, dropout, user_power) that is tried; every b, ξ and popularity_power on it is scored in the
-    same pass. The test part of a split is not read (but for ``refit="all"``). Ctrl-C ends the search and returns the
-    best so far.
+    same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is not read (but
+    for ``refit="all"``). Ctrl-C ends the search and returns the best so far.
 
     Parameters
     ----------
@@ -80,8 +87,8 @@ def tune(
         A split's validation part decides. Where it has none, a tenth of each user's training interactions is held
         out for that; of data that are not split, a tenth of the users.
     space : str, dict or Space
-        ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power) in
-        place of those of the default space.
+        ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power,
+        prior, prior_rank, prior_power_in, prior_power_out, prior_weight) in place of those of the default space.
     metric : str or sequence of str, default "ndcg@20"
         What decides: any metric that has a value for each user. Of several the first; the others are shown beside it.
     budget : int or str, optional
@@ -113,6 +120,14 @@ def tune(
         that are not split are fitted whole in any case.
     baselines : bool, default True
         Measure EASE and EDLAE to compare with where the search does not come by them: about 4 inverses.
+    validation : {"auto", "last", "random"}, default "auto"
+        What is held out to choose on. ``"random"``: as said of ``data``. ``"last"``: the end of each user's history,
+        by time, or by the order of the file where the reader kept it (LightGCN's text): of a split's validation
+        users, or the last tenth of what each user has to train on. ``"auto"``: the last tenth where the split's test
+        is what came last (leave-last, time) and it has no validation part, else as random.
+    prior : {"lowpass", "none"} or Prior, optional
+        What is tried as a prior in place of what the space has (the default one a low pass): its weight is searched,
+        and the axes of a low pass. The model without a prior is always among what is compared, and wins ties.
 
     Returns
     -------
@@ -123,7 +138,7 @@ def tune(
     --------
     >>> import deql
     >>> split = deql.split_strong(deql.datasets.debian().take_users(slice(0, 800)).without_empty())
-    >>> best = deql.tune(split, {"l2": [3, 30], "dropout": 0.3, "user_power": 0, "popularity_power": 0})
+    >>> best = deql.tune(split, {"l2": [3, 30], "dropout": 0.3, "user_power": 0, "popularity_power": 0}, prior="none")
     >>> best.inverses, best.table.height, best.best["l2"]
     (2, 22, 3.0)
     """
@@ -133,7 +148,10 @@ def tune(
         raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if journal is not None and not isinstance(journal, str | os.PathLike):
         raise ParameterError(f"journal must be a path, got {journal!r}", parameter="journal")
-    prepared = _prepare(data, space, metric, budget, search, patience, prune, seed, dtype, progress, refit)
+    prepared = _prepare(
+        data, space, metric, budget, search, patience, prune, seed, dtype, progress, refit, validation,
+        prior,
+    )  # fmt: skip
     path = None if journal is None else Path(journal)
     with Journal(path, prepared.identity) as log:
         store, kind, points, chosen = prepared.store(log, tell), prepared.kind, prepared.points, prepared.space
@@ -149,6 +167,8 @@ def tune(
                 search_grid(store, points)
             else:
                 search_walk(store, PointGrid(points, store.full.mean_diagonal), patience)
+            grid = None if kind == "optuna" else PointGrid(points, store.full.mean_diagonal)
+            search_prior(store, grid, patience)
             if baselines:
                 measure_baselines(store, chosen)
         except KeyboardInterrupt:
@@ -175,6 +195,8 @@ def forecast_tuning(
     dtype: str = "float32",
     refit: str | InteractionsLike = "train",
     baselines: bool = True,
+    validation: str = "auto",
+    prior: PriorLike = None,
 ) -> Forecast:
     """What :func:`deql.tune` would do with the same arguments, and how long that takes on this machine.
 
@@ -188,7 +210,7 @@ def forecast_tuning(
     >>> ahead.points, ahead.inverses, ahead.baselines, ahead.fits
     (2, 2, 3, 2)
     """
-    prepared = _prepare(data, space, metric, budget, search, 0, prune, seed, dtype, False, refit)
+    prepared = _prepare(data, space, metric, budget, search, 0, prune, seed, dtype, False, refit, validation, prior)
     with Journal(None, prepared.identity) as log:
         ahead = forecast(prepared.store(log, None), prepared.kind, len(prepared.points), prepared.space, baselines)
     assert ahead is not None  # as nothing is measured yet
@@ -211,16 +233,18 @@ class _Prepared:
 
     def store(self, journal: Journal, tell: LogCallback | None) -> TrialStore:
         return TrialStore(
-            self.full, self.small, self.space.rules(), self.metrics, journal, self.limit, tell, self.whole_limit
-        )
+            self.full, self.small, self.space.rules(), self.metrics, journal, self.limit, tell, self.whole_limit,
+            self.space,
+        )  # fmt: skip
 
 
 def _prepare(
     data: SplitOrInteractions, space: SpaceLike, metric: str | Sequence[str], budget: int | str | None, search: str,
-    patience: int, prune: bool, seed: int, dtype: str, progress: bool, refit: str | InteractionsLike,
+    patience: int, prune: bool, seed: int, dtype: str, progress: bool, refit: str | InteractionsLike, validation: str,
+    prior: PriorLike,
 ) -> _Prepared:  # fmt: skip
     """Whatever is wrong with the arguments is said before any work."""
-    chosen = as_space(space)
+    chosen = as_space(space) if prior is None else with_axes(as_space(space), {"prior": prior})
     asked = limit = Budget.parse(budget)
     seed = check_whole("seed", seed, least=0)
     check_whole("patience", patience, least=0)
@@ -235,13 +259,15 @@ def _prepare(
     if not isinstance(prune, bool):
         raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
     final = refit_data(data, refit)
-    held = hold_out_validation(data, seed)
+    held = hold_out_validation(data, seed, validation)
     if final is not None:
         held = replace(held, final=final)
     full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
     small = _screening(held, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
     kind = "grid" if search == "walk" and len(points) < _LEAST_POINTS else search
+    if chosen.prior is not None and asked.limited:
+        limit = limit.without_share(_PRIOR_INVERSES, _PRIOR_SHARE)
     if kind == "walk" and small is not None and not limit.limited:
         limit = Budget(inverses=_WALK_INVERSES)
     identity = {

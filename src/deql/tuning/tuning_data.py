@@ -11,14 +11,24 @@ from numpy.typing import NDArray
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike
 from deql.data.join import join
-from deql.errors import DataError, ParameterError
+from deql.errors import DataError, ParameterError, Setting
 from deql.io.container import digest
 from deql.split import HeldOut, Split, hold_out_users, split_weak
+from deql.split.last import chronology, hold_out_last, last_held_out
 from deql.split.parts import SplitOrInteractions
 
-__all__ = ["TuningData", "all_interactions", "hold_out_validation", "matrix_arrays", "refit_data", "sample_items"]
+__all__ = [
+    "VALIDATIONS", "TuningData", "all_interactions", "hold_out_validation", "matrix_arrays", "refit_data",
+    "sample_items",
+]  # fmt: skip
 
 _HELD_OUT_SHARE = 0.1
+
+VALIDATIONS = ("auto", "last", "random")
+"""How validation data may be held out."""
+
+_AT_THE_END, _OF_ONE_TABLE = ("leave-last", "time"), ("strong", "k-fold")
+"""Protocols that hold out what came last, and those that take new users from one table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +67,7 @@ def matrix_arrays(**parts: Interactions) -> dict[str, NDArray[Any]]:
     }
 
 
-def hold_out_validation(data: SplitOrInteractions, seed: int) -> TuningData:
+def hold_out_validation(data: SplitOrInteractions, seed: int, validation: str = "auto") -> TuningData:
     """Decide what a search learns from and what it validates on.
 
     Parameters
@@ -67,6 +77,8 @@ def hold_out_validation(data: SplitOrInteractions, seed: int) -> TuningData:
         interactions instead. Of a table without a split, a tenth of the users validate.
     seed : int
         For what is held out here.
+    validation : {"auto", "last", "random"}, default "auto"
+        Which items are held out, as :func:`deql.tune` takes it.
 
     Examples
     --------
@@ -75,18 +87,61 @@ def hold_out_validation(data: SplitOrInteractions, seed: int) -> TuningData:
     >>> data.how, data.train.n_users < data.final.n_users
     ('1,743 users were held out to choose on', True)
     """
+    if validation not in VALIDATIONS:
+        raise ParameterError(
+            f"validation must be one of {', '.join(VALIDATIONS)}, got {validation!r}", parameter="validation"
+        )
+    if validation == "last":
+        return _hold_out_last(data)
     if not isinstance(data, Split):
         table = as_interactions(data)
-        train, validation = hold_out_users(table, seed)
-        return TuningData(train, validation, table, f"{validation.seen.n_users:,} users were held out to choose on")
+        train, held = hold_out_users(table, seed)
+        return TuningData(train, held, table, f"{held.seen.n_users:,} users were held out to choose on")
     if data.validation is None:
+        if validation == "auto" and data.protocol in _AT_THE_END:
+            return _hold_out_last(data)
         inner = split_weak(data.train, _HELD_OUT_SHARE, validation=0, seed=seed)
-        how = f"the split has no validation part, so {_HELD_OUT_SHARE:.0%} of each user's training items were held out"
+        how = (
+            f"the split has no validation part, so {_HELD_OUT_SHARE:.0%} of each user's training items were held out "
+            "at random"
+        )
         return TuningData(inner.train, inner.test, data.train, how)
     if not data.validation.held_out.n_interactions:
         raise DataError("no validation user has anything held out, so there is nothing to choose on")
     users = data.validation.seen.n_users
     return TuningData(data.train, data.validation, data.train, f"the split has {users:,} validation users")
+
+
+def _hold_out_last(data: SplitOrInteractions) -> TuningData:
+    """What came last of each user is held out; of new users' histories, or of those that are learned from."""
+    if not isinstance(data, Split):
+        table = as_interactions(data, time=True)
+        return _last_tenth(table, "")
+    if data.validation is None:
+        why = "the split has no validation part"
+        if data.protocol in _AT_THE_END:
+            why += f" and its test is what came last ({data.protocol})"
+        return _last_tenth(data.train, why + ", so ")
+    users = f"{data.validation.seen.n_users:,} validation users"
+    if data.protocol in _AT_THE_END:
+        how = f"the split has {users}, of whom it held out what came last ({data.protocol})"
+        return TuningData(data.train, data.validation, data.train, how)
+    if data.protocol not in _OF_ONE_TABLE:
+        raise ParameterError(
+            f"this {data.protocol} split has a validation part, which decides: leave out ",
+            Setting("validation", "last"),
+            ", or give the split without that part",
+            parameter="validation",
+        )
+    held = last_held_out(data.validation)
+    how = f"the split has {users}, of whom what came last was held out, by {chronology(held.seen).by}"
+    return TuningData(data.train, held, data.train, how)
+
+
+def _last_tenth(table: Interactions, why: str) -> TuningData:
+    inner = hold_out_last(table, _HELD_OUT_SHARE)
+    how = f"{why}the last {_HELD_OUT_SHARE:.0%} of each user's items were held out, by {chronology(table).by}"
+    return TuningData(inner.train, inner.test, table, how)
 
 
 def refit_data(data: SplitOrInteractions, refit: str | InteractionsLike) -> Interactions | None:
@@ -111,7 +166,7 @@ def all_interactions(split: Split) -> Interactions:
     held = [part for part in (split.validation, split.test) if part is not None]
     parts = [split.train, *(one for part in held for one in (part.seen, part.held_out))]
     # Published splits show in a part what is in another, which counts once.
-    return join(*(replace(part, times=None) for part in parts), weights="max")
+    return join(*(replace(part, times=None, order=None) for part in parts), weights="max")
 
 
 def sample_items(data: TuningData, share: float, users: int, seed: int) -> TuningData:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-__all__ = ["BCurve", "BaselineComparison", "Tie", "Tuning"]
+__all__ = ["BCurve", "BaselineComparison", "PriorComparison", "Tie", "Tuning"]
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,31 @@ class Tie:
     error: float
 
 
+@dataclass(frozen=True)
+class PriorComparison:
+    """The best model with a prior, and how it does against the best without.
+
+    Attributes
+    ----------
+    parameters, without : dict
+        Their rows of the leaderboard.
+    difference : float
+        Mean over the validation users of with − without; negative is good where lower values are.
+    error : float
+        Standard error of the difference.
+    """
+
+    parameters: dict[str, Any]
+    without: dict[str, Any]
+    difference: float
+    error: float
+
+    @property
+    def tied(self) -> bool:
+        """Whether the difference is below one standard error, or too small to be seen in four digits."""
+        return is_tied(self.difference, self.error)
+
+
 @dataclass(frozen=True, eq=False)
 class Tuning:
     """What :func:`deql.tune` found; ``str()`` gives it as text.
@@ -168,6 +193,8 @@ class Tuning:
         How many inverses were made for them alone.
     tie : Tie or None
         The model that the winner is tied with, if another than the winner has the best value.
+    prior : PriorComparison or None
+        What a prior is worth on the same users; None where none was tried.
     """
 
     model: RuleModel
@@ -192,6 +219,7 @@ class Tuning:
     baseline_errors: dict[str, float] = field(default_factory=dict)
     baseline_inverses: int = 0
     tie: Tie | None = None
+    prior: PriorComparison | None = None
 
     @property
     def sentence(self) -> str:
@@ -213,6 +241,7 @@ class Tuning:
         return {
             "metric": self.metric, "best": self.best, "spec": self.spec, "sentence": self.sentence,
             "tie": None if self.tie is None else vars(self.tie),
+            "prior": None if self.prior is None else vars(self.prior) | {"tied": self.prior.tied},
             "rival": vars(self.rival) | {"significant": self.rival.significant, "tied": self.rival.tied},
             "curve": vars(self.curve),
             "leaderboard": self.table.to_dicts(), "looks": self.looks.to_dicts(), "space": self.space.to_dict(),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from deql.tuning.space import Point
 
@@ -14,17 +15,21 @@ _START_DROPOUT, _START_USER_POWER = 0.5, 0.4
 """Where a walk begins when nothing is known: in the middle of what won elsewhere; l2 there is the mean diagonal."""
 
 
+Place = TypeVar("Place", bound=Hashable)
+
+
 def walk(
-    start: Point,
-    neighbours: Callable[[Point], Sequence[Point]],
-    measure: Callable[[Point, Point], float | None],
-    least_gain: Callable[[Point], float] = lambda _: 0.0,
-) -> Point:
+    start: Place,
+    neighbours: Callable[[Place], Sequence[Place]],
+    measure: Callable[[Place, Place], float | None],
+    least_gain: Callable[[Place], float] = lambda _: 0.0,
+) -> Place:
     """Step to a better neighbour until there is none; each point is measured at most once.
 
     Parameters
     ----------
-    start : Point
+    start
+        A point, or anything that has neighbours.
     neighbours : callable
         Of a point, in the order in which they are tried.
     measure : callable
@@ -36,7 +41,6 @@ def walk(
 
     Returns
     -------
-    Point
         Where it ended. A tie that was not stepped to may be worth a little more.
 
     Examples

@@ -19,9 +19,11 @@ from deql.evaluation.significance import is_tied, paired_t, standard_error
 from deql.metrics import lower_is_better
 from deql.models import DEQL
 from deql.tuning.baselines import baseline_rows, popularity_row, popularity_values
-from deql.tuning.space import PARAMETERS, PLAIN, Point, RuleParameters, Space, format_parameters
-from deql.tuning.trials import Trial, TrialStore
-from deql.tuning.tuning_result import BaselineComparison, BCurve, Tie, Tuning
+from deql.tuning.prior_space import PRIOR_PARAMETERS, Variant
+from deql.tuning.space import PARAMETERS, PLAIN, WITHOUT_PRIOR, Point, RuleParameters, Space, format_parameters
+from deql.tuning.trial import Trial
+from deql.tuning.trials import TrialStore
+from deql.tuning.tuning_result import BaselineComparison, BCurve, PriorComparison, Tie, Tuning
 
 __all__ = ["CURVE", "select_winner"]
 
@@ -31,7 +33,7 @@ CURVE = (*(step / 10 for step in range(21)), 2.5, 3.0, 4.0)
 _ROUNDING = 1e-3
 """How far apart a measurement and its repetition may be: other threads or processors round otherwise."""
 
-_ZERO = "b = 0"
+_ZERO, _ALONE = "b = 0", "no prior"
 _TESTED = ("value", "difference", "p_value")
 
 Row = dict[str, Any]
@@ -80,11 +82,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     winner = rows[0] if tie is None else next((row for row in rows if as_json(row) == end.get("best")), None)
     if winner is None:
         raise _damaged_end(store.journal.path)
-    if data.final is not data.train:
-        fitted = None
-        trainer.release()
-        fitted = trainer.model(Point.of(winner)).fit(data.final)
-    model = (fitted or trainer.fit(Point.of(winner))).with_rule(**_rule(winner))
+    model = _final_model(store, winner, fitted)
     seconds = store.spent + end.get("seconds", 0.0) + time.perf_counter() - begin
     numbers = {name: _numbers(end["rival"].get(name)) for name in (*_TESTED, "error")}
     # Journals of earlier versions have no popularity.
@@ -102,7 +100,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         ridges=space.ridges(trainer.mean_diagonal(winner["user_power"])), points=points,
         inverses=sum(trial.failure is None for trial in store.trials.values()),
         left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
-        tie=tie, baselines=baselines, baseline_errors=errors,
+        tie=tie, prior=_prior_comparison(end), baselines=baselines, baseline_errors=errors,
         baseline_inverses=sum(trial.failure is None for trial in store.baselines.values()),
     )  # fmt: skip
 
@@ -121,8 +119,41 @@ def _check_end(end: dict[str, Any] | None, path: Path | None) -> None:
             if end.get("tie"):
                 tie = Tie(**end["tie"])
                 _numbers(tie.difference) + _numbers(tie.error)
+            _prior_comparison(end)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise _damaged_end(path) from None
+
+
+def _prior_comparison(end: dict[str, Any]) -> PriorComparison | None:
+    """What a prior was worth, where one was tried; journals of earlier versions have none."""
+    told = end.get("prior")
+    if not told:
+        return None
+    found = PriorComparison(told["parameters"], told["without"], _numbers(told["difference"]), _numbers(told["error"]))
+    found.difference + found.error + len(found.parameters) + len(found.without)  # raises if these make no sense
+    return found
+
+
+def _final_model(store: TrialStore, winner: Row, fitted: DEQL | None) -> Any:
+    """The winner, fitted on all that it may learn from; ``fitted`` is a model with its P, if there is one."""
+    trainer, data, point, rule = store.full, store.full.data, Point.of(winner), _rule(winner)
+    final, variant = data.final, _variant(winner)
+    if variant is None:
+        if final is not data.train:
+            fitted = None
+            trainer.release()
+            fitted = trainer.model(point).fit(final)
+        return (fitted or trainer.fit(point)).with_rule(**rule)
+    assert store.prior is not None
+    factors = store.prior.factors
+    whole = factors.unfitted(trainer.model(point), variant, rule)
+    if final is data.train and whole._catalogue(final) is final:
+        return factors.model(fitted or trainer.fit(point), variant, rule)
+    fitted = None
+    trainer.release()
+    factors.release()
+    free = {name: value for name, value in rule.items() if name != "prior_power_out"}
+    return whole.fit(final).with_rule(**free)
 
 
 def _damaged_end(path: Path | None) -> JournalError:
@@ -143,21 +174,20 @@ def _examine(
 ) -> tuple[dict[str, Any], DEQL]:
     """The winner, its curve over b, what it is compared with and how many users did that; and a model on its P."""
     metric, trainer, leader = store.metrics[0], store.full, rows[0]
-    searched = next((row for row in rows if row["b"] == 0), None)
-    compared = baselines | ({} if searched is None else {_ZERO: searched})
+    alone = next((row for row in rows if _variant(row) is None), None)
+    # Like is compared with like: with a prior, b = 0 has it, too.
+    alike = [row for row in rows if _variant(row) == _variant(leader)]
+    searched = next((row for row in alike if row["b"] == 0), None)
+    compared = baselines | ({} if searched is None else {_ZERO: searched}) | ({} if alone is None else {_ALONE: alone})
     # What has another P first, so that two inverses are never there at once. What an earlier run measured is not kept.
     theirs = {
-        name: store.kept(name, Point.of(row), _rule(row))
-        or trainer.evaluate(Point.of(row), [_rule(row)], [metric])[0]
+        name: store.kept(name, Point.of(row), _rule(row)) or _values(store, [row])[0]
         for name, row in compared.items() if Point.of(row) != Point.of(leader)
     }  # fmt: skip
-    fitted = trainer.fit(Point.of(leader))
-    mine = [row for row in rows if Point.of(row) == Point.of(leader)]
-
-    def values(rules: list[RuleParameters]) -> list[Evaluation]:
-        return evaluate([fitted.with_rule(**rule) for rule in rules], trainer.data.validation, store.metrics)
-
-    found = values([_rule(row) for row in mine])
+    mine = [row for row in rows if Point.of(row) == Point.of(leader) and _variant(row) in (None, _variant(leader))]
+    found = _values(store, mine)
+    if alone is not None and alone not in mine:
+        mine, found = [*mine, alone], [*found, theirs[_ALONE]]
     if store.journal.path is not None and not math.isclose(
         found[0].means[metric], leader[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
     ):
@@ -167,13 +197,19 @@ def _examine(
         )
     place = _simplest_tied(mine, [one.per_user[metric] for one in found], allowed)
     winner, best = mine[place], found[place]
+    if _variant(winner) != _variant(leader):  # the simpler one has no prior, and neither has its b = 0
+        searched = next((row for row in rows if _variant(row) is None and row["b"] == 0), None)
+        theirs.pop(_ZERO, None)
+        compared.pop(_ZERO, None)
+        if searched is not None:
+            compared[_ZERO] = searched
     compared.setdefault(_ZERO, winner | {"b": 0.0, "xi": None})
-    here = [name for name in compared if name not in theirs]
+    known = {id(row): one for row, one in zip(mine, found, strict=True)}
+    here = [name for name, row in compared.items() if name not in theirs and id(row) not in known]
+    theirs |= {name: known[id(row)] for name, row in compared.items() if name not in theirs and id(row) in known}
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
-    beside = values([
-        *(_rule(compared[name]) for name in here),
-        *({"b": b, "popularity_power": winner["popularity_power"]} for b in bs),
-    ])  # fmt: skip
+    over = [winner | {"b": b, "xi": None} for b in bs]
+    beside = _values(store, [*(compared[name] for name in here), *over])
     theirs |= dict(zip(here, beside, strict=False))
     curve = beside[len(here) :]
     over_b = BCurve(
@@ -188,8 +224,15 @@ def _examine(
         tie = vars(Tie(leader, float(np.abs(lead.mean())), standard_error(lead)))
     rival = _compare(metric, best, theirs[_ZERO], compared[_ZERO], searched is not None)
     errors = {name: standard_error(best.per_user[metric] - theirs[name].per_user[metric]) for name in baselines}
+    prior = None
+    if store.prior is not None and alone is not None and (with_prior := _best_with_prior(rows)) is not None:
+        its = known.get(id(with_prior)) or _values(store, [with_prior])[0]
+        lead = its.per_user[metric] - theirs[_ALONE].per_user[metric]
+        prior = vars(PriorComparison(with_prior, alone, float(lead.mean()), standard_error(lead)))
+    fitted = trainer.fit(Point.of(winner))
     facts = {
-        "best": winner, "tie": tie, "curve": vars(over_b), "rival": vars(rival), "judged": len(best.users),
+        "best": winner, "tie": tie, "prior": prior, "curve": vars(over_b), "rival": vars(rival),
+        "judged": len(best.users),
         "baselines": {name: {"parameters": row, "error": errors[name]} for name, row in baselines.items()},
     }  # fmt: skip
     return facts, fitted
@@ -198,21 +241,23 @@ def _examine(
 def _simplest_tied(rows: list[Row], values: list[NDArray[np.float64]], allowed: Callable[[Row], bool]) -> int:
     """The place of the simplest model that is tied with the first, which is the best, on the same users.
 
-    Simpler is what has fewer of b (or ξ) and popularity_power that are not 0; of equally simple ones the better.
+    Simpler is what has no prior, then what has fewer of b (or ξ) and popularity_power that are not 0; of equally simple
+    ones the better.
     """
 
     def is_candidate(place: int) -> bool:
         lead = values[0] - values[place]
         return place == 0 or (allowed(rows[place]) and is_tied(float(lead.mean()), standard_error(lead)))
 
-    def simplicity(place: int) -> tuple[int, int]:
-        return sum(bool(rows[place][name]) for name in ("b", "xi", "popularity_power")), place
+    def simplicity(place: int) -> tuple[bool, int, int]:
+        row = rows[place]
+        return _variant(row) is not None, sum(bool(row[name]) for name in ("b", "xi", "popularity_power")), place
 
     return min(filter(is_candidate, range(len(rows))), key=simplicity)
 
 
 def _leaderboard(store: TrialStore) -> list[Row]:
-    """A row for each model measured, best first; of equal ones the smaller parameters first."""
+    """A row for each model measured, best first; of equal ones those without a prior and smaller parameters first."""
     metric = store.metrics[0]
     sign = 1.0 if lower_is_better(metric) else -1.0
     found = [
@@ -220,7 +265,11 @@ def _leaderboard(store: TrialStore) -> list[Row]:
         for trial in store.trials.values() if trial.failure is None
         for place in range(len(store.rules))
     ]  # fmt: skip
-    return [_row(store.trials[point], store.rules[place], place) for _, point, place in sorted(found)]
+    without = WITHOUT_PRIOR | ({} if store.prior is None else {"prior_weight": 0.0})
+    rows = [_row(store.trials[point], store.rules[place], place, without) for _, point, place in sorted(found)]
+    with_prior = [] if store.prior is None else store.prior.rows()
+    # Python's sort keeps the order of equal ones.
+    return sorted([*rows, *with_prior], key=lambda row: sign * float(row[metric]))
 
 
 def _in_space(row: Row, space: Space, between: bool) -> bool:
@@ -236,13 +285,42 @@ def _in_space(row: Row, space: Space, between: bool) -> bool:
 def _screened(store: TrialStore) -> list[Row]:
     """A row for each point that was screened and gave a model, best first."""
     found = [(trial, store.best_rule(trial)) for trial in store.screened.values() if trial.failure is None]
-    rows = [_row(trial, store.rules[place], place) for trial, place in found]
+    rows = [_row(trial, store.rules[place], place, WITHOUT_PRIOR) for trial, place in found]
     return sorted(rows, key=lambda row: row[store.metrics[0]], reverse=not lower_is_better(store.metrics[0]))
 
 
-def _row(trial: Trial, rule: RuleParameters, place: int) -> Row:
+def _row(trial: Trial, rule: RuleParameters, place: int, without: Row) -> Row:
     values = {metric: values[place] for metric, values in trial.values.items()}
-    return trial.point._asdict() | {"b": None, "xi": None} | rule | values
+    return trial.point._asdict() | {"b": None, "xi": None} | rule | without | values
+
+
+def _variant(row: Row) -> Variant | None:
+    """The factors of a row's prior; None if it has none."""
+    return Variant(row["prior_rank"], row["prior_power_in"]) if row["prior_weight"] else None
+
+
+def _best_with_prior(rows: list[Row]) -> Row | None:
+    return next((row for row in rows if _variant(row) is not None), None)
+
+
+def _values(store: TrialStore, rows: list[Row]) -> list[Evaluation]:
+    """Evaluations of models, in their order: those with the same point and prior in one pass, point by point."""
+    found: dict[int, Evaluation] = {}
+    for point in dict.fromkeys(Point.of(row) for row in rows):
+        for variant in dict.fromkeys(_variant(row) for row in rows if Point.of(row) == point):
+            some = [
+                place for place, row in enumerate(rows) if Point.of(row) == point and _variant(row) == variant
+            ]  # fmt: skip
+            rules = [_rule(rows[place]) for place in some]
+            if variant is None:
+                fitted = store.full.fit(point)
+                models = [fitted.with_rule(**rule) for rule in rules]
+                values = evaluate(models, store.full.data.validation, store.metrics)
+            else:
+                assert store.prior is not None
+                values = store.prior.evaluate(point, variant, rules)
+            found |= dict(zip(some, values, strict=True))
+    return [found[place] for place in range(len(rows))]
 
 
 def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
@@ -250,7 +328,10 @@ def _frame(rows: list[Row], metrics: list[str]) -> pl.DataFrame:
 
 
 def _rule(row: Row) -> RuleParameters:
-    return {name: row[name] for name in PARAMETERS if name not in Point._fields and row[name] is not None}
+    names = [name for name in PARAMETERS if name not in (*Point._fields, "prior_rank", "prior_power_in")]
+    if not row["prior_weight"]:
+        names = [name for name in names if name not in PRIOR_PARAMETERS]
+    return {name: row[name] for name in names if row[name] is not None}
 
 
 def _compare(metric: str, winner: Evaluation, zero: Evaluation, row: Row, searched: bool) -> BaselineComparison:

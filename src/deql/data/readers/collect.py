@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from deql.data.interactions import Interactions, Step
 from deql.data.matrices import masked, shortest_float
@@ -29,11 +30,14 @@ class Collector:
         Ids are text even if all of them are whole numbers.
     signed : bool
         Negative weights are fine.
+    ordered : bool, default False
+        Keep the order of the rows, which have no times.
     """
 
-    def __init__(self, text_ids: bool, signed: bool) -> None:
+    def __init__(self, text_ids: bool, signed: bool, ordered: bool = False) -> None:
         self._users, self._items = IdEncoder(text_ids), IdEncoder(text_ids)
         self._signed = signed
+        self._ordered = ordered
         self._weights: list[NDArray[Any]] = []
         self._times: list[NDArray[np.float64]] = []
         self._skipped = 0
@@ -84,8 +88,9 @@ class Collector:
             rows_are = "1 row" if self._skipped == 1 else f"{self._skipped:,} rows"
             steps.append(Step(f"skipped {rows_are} without a user or item", *shape, len(users)))
         read = len(steps)
-        rows = {"users": users, "items": items, "weights": _joined(self._weights), "times": _joined(self._times)}
-        del users, items
+        times = np.arange(len(users), dtype=np.float64) if self._ordered else _joined(self._times)
+        rows = {"users": users, "items": items, "weights": _joined(self._weights), "times": times}
+        del users, items, times
         if rows["weights"] is not None:
             if min_weight is not None:
                 _keep(rows, rows["weights"] >= np.float64(min_weight), label, steps)
@@ -105,7 +110,9 @@ class Collector:
         if zeros:  # weights below 0 are there only if a lower bound let them in
             nonzero = matrix.data != 0
             matrix, times = masked(matrix, nonzero), None if times is None else times[nonzero]
-        data = Interactions(matrix, user_ids, item_ids, times)
+        data = Interactions(matrix, user_ids, item_ids, None if self._ordered else times)
+        if self._ordered and times is not None and not _is_sorted(matrix, times):
+            data = replace(data, order=times.astype(np.int64))
         if zeros or not whole:
             data = data.without_empty()
         if zeros:
@@ -122,6 +129,15 @@ def _keep(rows: dict[str, Any], mask: NDArray[np.bool_], what: str, steps: list[
     users, items = rows["users"], rows["items"]
     left = [int(np.count_nonzero(np.bincount(codes))) for codes in (users, items)]
     steps.append(Step(what, left[0], left[1], len(users)))
+
+
+def _is_sorted(matrix: csr_array, places: NDArray[np.float64]) -> bool:
+    """Whether every user's items stand in the file in the order of their ids, or in the opposite one: no order then."""
+    later = np.diff(places) > 0
+    within = np.ones(len(later), bool)
+    starts = matrix.indptr[1:-1]
+    within[starts[(starts > 0) & (starts < len(places))] - 1] = False  # where a user's items end and another's begin
+    return bool(later[within].all() or not later[within].any())
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any] | None:

@@ -45,6 +45,8 @@ class TableSource:
         Whether the columns have names of their own, rather than numbers.
     rows : callable
         ``rows(roles, text_ids, report)`` gives the rows in parts; with ``text_ids`` a float stays as it is written.
+    is_ordered : bool
+        Whether the order of the rows may say when things happened: lines that list a user's items.
     """
 
     name: str
@@ -52,6 +54,7 @@ class TableSource:
     names: tuple[str, ...]
     has_header: bool
     rows: Callable[[ColumnRoles, bool, ProgressCallback | None], Iterator[ParsedRows]]
+    is_ordered: bool = False
 
 
 def open_table(
@@ -95,7 +98,7 @@ def open_table(
         raise DataError(f"{other} has other columns than {paths[0]}: read them one by one")
     has_header = first.header or first.format not in ("csv", "recbole")
     rows = partial(_text_rows, paths, layouts, max_unpacked, encoding)
-    return TableSource(name, first.describe(), first.names, has_header, rows)
+    return TableSource(name, first.describe(), first.names, has_header, rows, first.format == "lightgcn")
 
 
 def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
