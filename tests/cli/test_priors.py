@@ -239,9 +239,9 @@ class TestAddItems:
 def test_models_with_priors_are_compared_by_name(capsys, tmp_path):
     data = deql.datasets.debian()[:600].without_empty()
     data.to_frame("polars").write_csv(tmp_path / "data.csv")
-    specs = ["deql:l2=5", "deql:l2=5,prior=lowpass,prior_rank=9", "deql:l2=5,prior=lowpass,prior_rank=9,prior_weight=1"]
+    specs = ["deql:l2=5", "deql:l2=5,prior=lowpass,prior_rank=9", "deql:l2=5,prior=lowpass,prior_rank=9,prior_weight=3"]
     found, _ = answer(capsys, "evaluate", tmp_path / "data.csv", *specs)
     assert [one["name"] for one in found["models"]] == [
-        "DEQL l2=5", "DEQL l2=5 prior=lowpass prior_rank=9", "DEQL l2=5 prior=lowpass prior_rank=9 prior_weight=1",
+        "DEQL l2=5", "DEQL l2=5 prior=lowpass prior_rank=9", "DEQL l2=5 prior=lowpass prior_rank=9 prior_weight=3",
     ]  # fmt: skip
     assert len({one["means"]["ndcg@20"] for one in found["models"]}) == 3

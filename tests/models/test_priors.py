@@ -339,7 +339,7 @@ class TestFile:
 
     def test_brings_the_prior_back(self, model, tmp_path):
         metadata, _ = saved(model, tmp_path / "m.deql")
-        config = {"prior": "lowpass", "rank": 4, "power_in": 0.5, "power_out": 0.5}
+        config = {"prior": "lowpass", "rank": 4, "power_in": 0.0, "power_out": 0.6}
         assert json.loads(metadata["parameters"])["prior"] == config
         loaded = deql.load(tmp_path / "m.deql")
         assert loaded.prior == LowPass(rank=4)

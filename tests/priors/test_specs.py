@@ -43,7 +43,7 @@ def test_what_is_written_is_read_again(prior):
         ("lowpass:rank=0", "lowpass:rank=0: rank must be a whole number from 1 up, got 0"),
         ("lowpass:rank=-3", "from 1 up, got -3"),
         ("lowpass:power_in=nan", "power_in must be a number, got nan"),
-        ("lowpass:power_out", "power_out needs a value, such as power_out=0.5"),
+        ("lowpass:power_out", "power_out needs a value, such as power_out=0.6"),
         ("lowpass:rank=5,rank=6", "rank is given twice"),
         ("lowpass:512", "has no parameter '512'; it has rank, power_in, power_out"),
         ("none:rank=5", "none has no parameters"),
@@ -57,7 +57,7 @@ def test_nonsense_is_explained_in_one_sentence(text, message):
 
 def test_parameters_have_their_names_beside_those_of_a_model():
     assert prior_parameters(LowPass(64, 0.3)) == {
-        "prior": "lowpass", "prior_rank": 64, "prior_power_in": 0.3, "prior_power_out": 0.5,
+        "prior": "lowpass", "prior_rank": 64, "prior_power_in": 0.3, "prior_power_out": 0.6,
     }  # fmt: skip
 
 

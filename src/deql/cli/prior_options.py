@@ -35,7 +35,7 @@ class PriorOptions:
         ),
     ] = None
     prior_weight: Annotated[
-        float | None, typer.Option(help="Share of the ridge that pulls towards the prior (0.2).")
+        float | None, typer.Option(help="Share of the ridge that pulls towards the prior (1).")
     ] = None
     item_features: Annotated[
         Path | None,

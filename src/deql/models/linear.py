@@ -47,7 +47,7 @@ class LinearAutoencoder(RuleModel):
     prior : object of :mod:`deql.priors`, n × n array or sparse matrix, or pair (U, V), optional
         Weights W₀ that the ridge pulls towards, instead of towards zero: ``deql.priors.LowPass(512)``. An array has
         rows and columns in the order of the data's items; a pair stands for U·Vᵀ.
-    prior_weight : float, default 0.2
+    prior_weight : float, default 1
         The share of l2 that pulls towards the prior: 0 is a model without one, at 1 all of the ridge does, and more is
         allowed. It can be changed later, see :meth:`with_rule`.
     engine : {"auto", "memory", "disk", "torch"} or an object of :mod:`deql.engines`, default "auto"
@@ -67,7 +67,7 @@ class LinearAutoencoder(RuleModel):
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
     prior: Prior | NDArray[Any] | Any = field(default=None, kw_only=True)
-    prior_weight: float = field(default=0.2, kw_only=True)
+    prior_weight: float = field(default=1.0, kw_only=True)
     engine: str | Engine = field(default="auto", kw_only=True)
     dtype: str = field(default="float32", kw_only=True)
     progress: bool = field(default=False, kw_only=True)

@@ -44,9 +44,9 @@ class LowPass(Prior):
         How many eigenvectors; 512 if not given, or as many as the data have. Eigenvectors of the eigenvalue 0, of which
         the data tell nothing, are left out; where eigenvalues are tied at the cut, some of them are taken, the same
         each time.
-    power_in : float, default 0.5
+    power_in : float, default 0
         How much less a popular item counts as evidence.
-    power_out : float, default 0.5
+    power_out : float, default 0.6
         How much more a popular item is recommended.
 
     Examples
@@ -54,15 +54,15 @@ class LowPass(Prior):
     >>> import deql
     >>> from deql.priors import LowPass
     >>> data = deql.Interactions.from_pairs(list("aabbc"), list("xyxyz"))
-    >>> LowPass(rank=2).weights(data).to_dense().round(3)
+    >>> LowPass(rank=2, power_in=0.5, power_out=0.5).weights(data).to_dense().round(3)
     array([[0.5, 0.5, 0. ],
            [0.5, 0.5, 0. ],
            [0. , 0. , 1. ]])
     """
 
     rank: int | None = None
-    power_in: float = 0.5
-    power_out: float = 0.5
+    power_in: float = 0.0
+    power_out: float = 0.6
 
     def __post_init__(self) -> None:
         if self.rank is not None:

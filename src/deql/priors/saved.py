@@ -57,7 +57,7 @@ def prior_from_config(config: dict[str, Any]) -> Prior:
     Examples
     --------
     >>> prior_from_config({"prior": "lowpass", "rank": 64})
-    LowPass(rank=64, power_in=0.5, power_out=0.5)
+    LowPass(rank=64, power_in=0.0, power_out=0.6)
     >>> prior_from_config({"prior": "matrix"})
     SavedPrior(name='matrix', parameters={})
     """

@@ -47,7 +47,7 @@ def parse_prior(text: str, load: Callable[[str], Any] | None = None) -> Prior | 
     Examples
     --------
     >>> parse_prior("lowpass:rank=64")
-    LowPass(rank=64, power_in=0.5, power_out=0.5)
+    LowPass(rank=64, power_in=0.0, power_out=0.6)
     >>> parse_prior("none") is None
     True
     """
@@ -123,7 +123,7 @@ def prior_parameters(prior: Any) -> dict[str, Any]:
     Examples
     --------
     >>> prior_parameters(parse_prior("lowpass:rank=64"))
-    {'prior': 'lowpass', 'prior_rank': 64, 'prior_power_in': 0.5, 'prior_power_out': 0.5}
+    {'prior': 'lowpass', 'prior_rank': 64, 'prior_power_in': 0.0, 'prior_power_out': 0.6}
     """
     kind = prior_kind(prior)
     known = _parameters(PRIOR_KINDS[kind]) if kind in PRIOR_KINDS else {}
@@ -140,7 +140,7 @@ def prior_spec(prior: Prior | None) -> str:
     Examples
     --------
     >>> prior_spec(parse_prior("lowpass:rank=64,power_in=0.3")), prior_spec(None)
-    ('lowpass:rank=64,power_in=0.3,power_out=0.5', 'none')
+    ('lowpass:rank=64,power_in=0.3,power_out=0.6', 'none')
     """
     if prior is None:
         return "none"
