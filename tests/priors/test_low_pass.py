@@ -133,5 +133,5 @@ def test_no_interactions_are_told():
 def test_its_config_is_plain():
     prior = LowPass(64, 0.3)
     assert prior.config == {"prior": "lowpass", "rank": 64, "power_in": 0.3, "power_out": 0.6}
-    assert repr(prior) == "LowPass(rank=64, power_in=0.3, power_out=0.5)"
-    assert repr(LowPass()) == "LowPass(power_in=0.5, power_out=0.5)"
+    assert repr(prior) == "LowPass(rank=64, power_in=0.3, power_out=0.6)"
+    assert repr(LowPass()) == "LowPass(power_in=0.0, power_out=0.6)"
