@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.threads import run_slices, thread_count
+from deql._system.threads import read_only, run_slices, thread_count
 from deql.linalg.prefetch import LINE, prefetch
 
 __all__ = ["CHUNK_BYTES", "GramOperator", "bounds_by_entries", "multiply_sparse"]
@@ -90,7 +90,8 @@ class GramOperator:
     def __matmul__(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         for part, bounds in self._parts:
             out = np.empty((part.shape[0], X.shape[1]), np.float32)
-            run_slices(multiply_sparse, bounds, part.indptr, part.indices, part.data, np.ascontiguousarray(X), out)
+            given = read_only(np.ascontiguousarray(X))  # as a prior's factors are: one compiled kernel
+            run_slices(multiply_sparse, bounds, part.indptr, part.indices, part.data, given, out)
             X = out
         return X
 

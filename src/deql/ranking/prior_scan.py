@@ -86,7 +86,8 @@ def row_lengths(run: Callable[..., None], matrix: NDArray[np.float32], rows: NDA
     array([ 5.,  0., 13.])
     """
     out = np.zeros(len(matrix))
-    run(_fill_lengths, even_bounds(len(rows), max(1, min(thread_count(), len(rows) // 1024))), matrix, rows, out)
+    slices = max(1, min(thread_count(), len(rows) // 1024))
+    run(_fill_lengths, even_bounds(len(rows), slices), read_only(matrix), rows, out)
     return out
 
 

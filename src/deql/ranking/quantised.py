@@ -221,7 +221,7 @@ class QuantisedRows:
             return True
         if prior.right is None or not self.hold(prior.right):
             return False
-        lengths = row_lengths(run_slices, read_only(prior.left), np.unique(matrix.indices).astype(np.int64))
+        lengths = row_lengths(run_slices, prior.left, np.unique(matrix.indices).astype(np.int64))
         return self._is_ordinary and all(
             _in_safe_range(numbers.ravel(), ORDINARY_FACTORS) for numbers in (prior.scale, lengths)
         )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
-from deql._system.threads import even_bounds, run_slices, thread_count
+from deql._system.threads import even_bounds, read_only, run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.ranking import NO_ITEM
@@ -184,7 +184,9 @@ class Asked(NamedTuple):
 
     def by_item(self, scanned: PriorScan) -> list[NDArray[np.float64]]:
         """Gains, scales and errors, so that all of an item's lie side by side."""
-        return [np.ascontiguousarray(one.T) for one in (self.gains, self.factors.scales, scanned.errors)]
+        # Read-only, as kernels are compiled once for one model, whose columns are its rows, and for several.
+        of_models = self.gains, self.factors.scales, scanned.errors
+        return [read_only(np.ascontiguousarray(one.T)) for one in of_models]
 
 
 def _scan(
