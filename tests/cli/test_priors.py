@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import deql
+from deql.cli import engine_options
 from deql.cli.app import run
 from deql.priors import ItemFeatures, LowPass, Model
 
@@ -119,9 +120,23 @@ class TestFit:
     def test_a_plan_counts_the_prior(self, capsys, folder):
         typed = ["fit", folder / "ratings.csv", "--dry-run", "--l2", 2]
         out = told(capsys, *typed, "--item-features", folder / "movies.csv").out
-        assert "The prior, items' features of at most rank 7, is in that: one product with the inverse; 1 item" in out
+        said = "The prior, items' features of at most rank 7, is in that but for its time: one product with the inverse"
+        assert f"{said}; 1 item" in out
         plan, _ = answer(capsys, *typed, "--prior", "lowpass:rank=3")
-        assert plan["prior"] == "The prior, a low pass of rank 3, is in that: one product with the inverse."
+        said = "The prior, a low pass of rank 3, is in that but for its time: one product with the inverse."
+        assert plan["prior"] == said
+
+    def test_an_engine_is_chosen_with_room_for_the_prior(self, folder, monkeypatch):
+        counted, choose = [], engine_options.choose_engine
+        monkeypatch.setattr(
+            engine_options, "choose_engine",
+            lambda data, *, beside, **named: counted.append(beside) or choose(data, beside=beside, **named),
+        )  # fmt: skip
+        typed = ["fit", str(folder / "ratings.csv"), "--l2", "2", "-o", str(folder / "one.deql")]
+        assert run([*typed, "--prior", "lowpass:rank=3"]) == 0
+        assert run([*typed, "--item-features", str(folder / "movies.csv")]) == 0
+        # U, V and P·U of six items; of seven, one of which nobody has, factors of twice the rank.
+        assert counted == [3 * 6 * 3 * 4, 2 * 7 * 14 * 4]
 
     @pytest.mark.parametrize(
         ("typed", "message"),

@@ -1,3 +1,7 @@
+import signal
+import threading
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -116,7 +120,8 @@ def test_identical_items_leave_out_eigenvalues_of_zero():
 def test_a_flat_spectrum_ends_after_the_last_round(monkeypatch):
     monkeypatch.setattr(subspace_iteration, "_ROUNDS", 2)
     half = csr_array(np.random.default_rng(0).standard_normal((200, 200)) / 20)
-    found = leading_eigenvectors(half, 8)
+    with pytest.warns(UserWarning, match="after 2 rounds the 8 leading eigenvectors are .* choose another rank"):
+        found = leading_eigenvectors(half, 8)
     assert found.rounds == 2
     assert found.distance > subspace_iteration.CLOSE
 
@@ -149,6 +154,29 @@ def test_an_interruption_passes_through():
 
     with pytest.raises(KeyboardInterrupt):
         leading_eigenvectors(tastes(0), RANK, report=interrupt)
+
+
+def test_a_long_decomposition_does_not_keep_an_interruption_waiting(monkeypatch):
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: time.sleep(60))
+    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        leading_eigenvectors(tastes(0), RANK)
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.usefixtures("iterated")
+def test_a_device_without_room_leaves_it_to_memory(monkeypatch):
+    torch_eigenvectors = pytest.importorskip("deql.linalg.engines.torch_eigenvectors")
+
+    def fail(*_given):
+        raise DeviceError("cuda has too little memory")
+
+    monkeypatch.setattr(torch_eigenvectors, "leading_on_device", fail)
+    with pytest.warns(UserWarning, match="too little memory; eigenvectors are computed in memory instead"):
+        found = leading_eigenvectors(tastes(0), RANK, device="cpu")
+    assert np.array_equal(found.vectors, leading_eigenvectors(tastes(0), RANK).vectors)
 
 
 @pytest.mark.parametrize("dense", [True, False])

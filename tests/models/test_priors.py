@@ -1,8 +1,9 @@
 """Models with a prior, against column-by-column minimisation of their loss."""
 
+import dataclasses
 import json
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Given(Prior):
 
     of: Any
 
-    def weights(self, data):
+    def weights(self, data, **_how):
         return self.of
 
     @property
@@ -247,6 +248,57 @@ class WithMore(Given):
         return deql.Interactions(matrix, data.users, names)
 
 
+@dataclass(frozen=True, eq=False)
+class Asked(Given):
+    """A prior that remembers what it may compute with."""
+
+    told: dict[str, Any] = field(default_factory=dict)
+
+    def weights(self, data, **how):
+        self.told.update(how)
+        return self.of
+
+
+class TestWhatAPriorMayUse:
+    @pytest.mark.parametrize("progress", [False, True])
+    def test_is_told_by_the_fit(self, data, progress):
+        prior = Asked(prior_weights(12))
+        deql.EASE(2.0, prior=prior, progress=progress).fit(data)
+        assert prior.told["device"] is None
+        assert callable(prior.told["report"]) == progress
+
+    @pytest.mark.parametrize(("device", "told"), [("cpu", None), (None, "cuda"), ("cuda:1", "cuda:1")])
+    def test_is_the_device_that_fits(self, data, device, told, monkeypatch):
+        prior = Asked(prior_weights(12))
+        monkeypatch.setattr(linear, "choose_engine", lambda *_given, **_named: deql.engines.Torch(device))
+        deql.EASE(2.0, prior=prior).fit(data)
+        assert prior.told["device"] == told
+
+    def test_is_the_device_that_has_the_Gram_matrix(self, data):
+        torch = pytest.importorskip("torch")
+        S = gram(data.matrix)
+        prior = Asked(prior_weights(12))
+        deql.EASE(2.0, prior=prior).fit_gram(data, SharedGram(0.0, S, S.diagonal()))
+        assert prior.told["device"] is None
+        from deql.linalg.engines.torch_packed import DevicePacked
+
+        there = DevicePacked.from_host(S, torch.device("cpu"))
+        deql.EASE(2.0, prior=prior).fit_gram(data, SharedGram(0.0, there, S.diagonal()))
+        assert prior.told["device"] is None
+
+    def test_what_its_product_takes_is_counted(self, data, monkeypatch):
+        counted, solve, cold = [], linear.solve, np.arange(15) >= 12
+        monkeypatch.setattr(
+            linear,
+            "solve",
+            lambda problem, *given, **named: counted.append(problem.beside) or solve(problem, *given, **named),
+        )
+        wide = prior_weights(15, rank=200)
+        deql.EASE(2.0, prior=WithMore(wide)).fit(data)
+        deql.EASE(2.0, prior=WithMore(dataclasses.replace(wide, cold=cold))).fit(data)
+        assert counted == [4 * 15 * 200, 5 * 4 * 15 * 200]
+
+
 class TestItemsThatNobodyHas:
     @pytest.mark.parametrize("power", [0.0, 0.6])
     @pytest.mark.parametrize("kind", ["dense", "thin", "thin with a diagonal"])
@@ -341,6 +393,8 @@ class TestFile:
         metadata, _ = saved(model, tmp_path / "m.deql")
         config = {"prior": "lowpass", "rank": 4, "power_in": 0.0, "power_out": 0.6}
         assert json.loads(metadata["parameters"])["prior"] == config
+        # By which a version that knows no priors says that it does not know the kind, and to update.
+        assert metadata["model"] == "DEQL with a prior"
         loaded = deql.load(tmp_path / "m.deql")
         assert loaded.prior == LowPass(rank=4)
         assert loaded.weights().tobytes() == model.weights().tobytes()

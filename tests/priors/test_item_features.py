@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 import deql
 from deql.errors import DataError, ParameterError
+from deql.linalg import eigenvectors
 from deql.priors import ItemFeatures
 from deql.priors.feature_basis import ridge_basis
 from deql.priors.feature_space import FeatureSpace
@@ -75,13 +76,18 @@ def test_the_strength_fits_the_interactions_in_least_squares(seed: int) -> None:
     assert fitted_scale(data.matrix, weights) == pytest.approx(1.0 if weights.scale.any() else 0.0, rel=1e-4)
 
 
-def test_wide_features_keep_their_leading_directions() -> None:
-    features = csr_array(random_features(3, 12, 30))
-    for rank in (5, 12):
-        basis = ridge_basis(features, 1.0, rank)
-        values, vectors = np.linalg.eigh((features.T @ features).toarray())
-        leading, ridge = vectors[:, -rank:], np.square(features.toarray()).sum(axis=0).mean()
-        assert np.allclose(basis @ basis.T, leading / (values[-rank:] + ridge) @ leading.T, atol=1e-5)
+@pytest.mark.parametrize(("rows", "columns", "rank"), [(12, 30, 5), (12, 30, 12), (300, 200, 9)])
+def test_wide_features_keep_their_leading_directions(
+    rows: int, columns: int, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eigenvectors, "_DENSE", 100)  # beyond which no square matrix of features is made
+    kinds = np.repeat(np.eye(10), rows // 10 + 1, axis=0)[:rows] * np.arange(1, 11)  # so that some directions lead
+    features = csr_array(random_features(3, rows, columns) + kinds @ random_features(4, 10, columns))
+    basis = ridge_basis(features, 1.0, rank)
+    values, vectors = np.linalg.eigh((features.T @ features).toarray())
+    leading, ridge = vectors[:, -rank:], np.square(features.toarray()).sum(axis=0).mean()
+    exact = leading / (values[-rank:] + ridge) @ leading.T
+    assert np.allclose(basis @ basis.T, exact, atol=2e-3 * abs(exact).max())
 
 
 def table_of(ids: Any) -> pl.DataFrame:

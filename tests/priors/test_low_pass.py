@@ -112,10 +112,20 @@ def test_powers_are_numbers(name, power):
         LowPass(**{name: power})
 
 
-@pytest.mark.parametrize("powers", [{"power_in": -200.0}, {"power_out": 200.0}])
-def test_a_power_that_float32_cannot_hold_is_told(toy, powers):
-    with pytest.raises(ParameterError, match="a power of 200 makes weights that float32 cannot hold"):
-        LowPass(**powers).weights(toy)
+@pytest.mark.parametrize("name", ["power_in", "power_out"])
+@pytest.mark.parametrize("power", [1e300, -1e300, 200.0, -200.0])
+@pytest.mark.filterwarnings("error")
+def test_a_power_that_float32_cannot_hold_is_told(name, power):
+    data = deql.Interactions.from_pairs(list("aabbcddd"), list("xyxyzxyz"))  # every item has two users or more
+    with pytest.raises(ParameterError, match=rf"{name}={power:g} makes weights .* take one nearer 0".replace("+", ".")):
+        LowPass(2, **{name: power}).weights(data)
+
+
+@pytest.mark.parametrize("powers", [(0.0, 60.0), (0.0, 80.0), (-60.0, -60.0), (80.0, 80.0)])
+def test_no_power_makes_a_prior_of_nothing(powers):
+    data = deql.Interactions.from_pairs(list("aabbcddd"), list("xyxyzxyz"))
+    with pytest.raises(ParameterError, match="makes weights that float32 cannot hold"):
+        LowPass(2, *powers).weights(data)
 
 
 def test_a_rank_above_what_the_data_have_is_told(toy):

@@ -49,6 +49,7 @@ def test_priors_stay_as_they_are(W):
         ((np.zeros((5, 2)), np.zeros((5, 3))), r"^the factors .* must both have 5 rows, .* got \(5, 2\) and \(5, 3\)$"),
         ((np.zeros((4, 2)), np.zeros((4, 2))), r"must both have 5 rows"),
         ((np.zeros(5), np.zeros(5)), r"got \(5\) and \(5\)$"),
+        ((np.zeros((5, 0)), np.zeros((5, 0))), r"at least one, got \(5, 0\) and \(5, 0\)$"),
         (np.eye(5) * 1j, "^the prior's weights must be real numbers in an array, got ndarray of complex128$"),
         (coo_array(np.eye(5) * 1j), "must be real numbers in an array, got coo_array of complex128$"),
         (np.full((5, 5), "tea"), "must be real numbers"),

@@ -11,7 +11,8 @@ from scipy.sparse import csr_array
 from deql.linalg.packed import PackedSymmetric
 from deql.ranking.candidates import add_exactly
 from deql.ranking.dot import dot
-from deql.ranking.kernels import contributions, score_pairs
+from deql.ranking.finish import finish_users
+from deql.ranking.kernels import contributions, scan_users, score_pairs
 from deql.ranking.prior_term import PriorTerm, prior_arrays, prior_diagonal
 from deql.ranking.quantised import QuantisedRows
 from deql.ranking.rank import rank
@@ -21,6 +22,12 @@ TILE = 64
 
 def packed(dense):
     return PackedSymmetric.from_dense(dense, min(TILE, len(dense)))
+
+
+def one_history(items, n):
+    """With indices of int32, as data have them: kernels are not compiled for others, too."""
+    columns, ends = np.array(items, np.int32), np.array([0, len(items)], np.int32)
+    return csr_array((np.ones(len(items), np.float32), columns, ends), shape=(1, n))
 
 
 @st.composite
@@ -161,7 +168,7 @@ def test_parts_add_up_to_the_score_in_any_order(problem, data):
     )  # fmt: skip
     assert sum(parts[np.random.default_rng(0).permutation(len(parts))].tolist()) == score == sum(parts.tolist())
     assert add_exactly(parts.copy()) == score
-    row = csr_array((np.ones(len(history), np.float32), history, [0, len(history)]), shape=(1, n))
+    row = one_history(history, n)
     items, scores = rank(packed(P), gains, shifts, row, k=n, exclude_seen=False, prior=prior)
     assert scores[0, 0][items[0, 0] == target].tolist() == [score]
 
@@ -181,7 +188,7 @@ def test_many_equal_scores_are_decided_without_more_products_than_they_need():
     n = 300
     left, right = np.ones((n, 40), np.float32), np.ones((n, 40), np.float32)
     right[200] = 2.0
-    history = csr_array((np.ones(2, np.float32), [3, 250], [0, 2]), shape=(1, n))
+    history = one_history([3, 250], n)
     prior = PriorTerm(left, right, np.ones(n))
     items, scores = rank(packed(np.eye(n)), -np.ones(n), np.zeros(n), history, k=4, prior=prior)
     assert items.tolist() == [[200, 0, 1, 2]]
@@ -210,6 +217,17 @@ def test_what_float32_cannot_hold_is_decided_without_it(name, size):
         rows = QuantisedRows.fill(packed(P), right=prior.right)
         assert_same_bits(found, (expected[0][:, :5], expected[1][:, :5]))
         assert_same_bits(rank(packed(P), gain, shift, X, k=5, prior=prior, rows=rows), found)
+
+
+def test_kernels_are_compiled_once_for_one_model_and_several():
+    generator = np.random.default_rng(1)
+    left, right = generator.standard_normal((2, 70, 3)).astype(np.float32)
+    compiled = []
+    for models in (1, 2, 3):
+        gains = generator.standard_normal((models, 70))
+        rank(packed(np.eye(70)), gains, gains, one_history([3, 9], 70), k=2, prior=PriorTerm(left, right, abs(gains)))
+        compiled.append([len(kernel.signatures) for kernel in (scan_users, finish_users)])
+    assert compiled == [compiled[0]] * 3
 
 
 class TestRowsOfAPrior:

@@ -24,7 +24,10 @@ from deql._system.limits import check_room_for_blas, usable_processors
 from deql._system.machine import processor_quota
 from deql.errors import ParameterError
 
-__all__ = ["blas_limited", "even_bounds", "map_ahead", "read_only", "run_slices", "set_threads", "thread_count"]
+__all__ = [
+    "blas_limited", "even_bounds", "interruptible", "map_ahead", "read_only", "run_slices", "set_threads",
+    "thread_count",
+]  # fmt: skip
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -213,6 +216,30 @@ def run_slices(
                 stop[0] = True
             threads.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def interruptible(function: Callable[..., Made], *arguments: Any) -> Made:
+    """``function(*arguments)`` in a thread that an interruption does not wait for, nor the end of the process.
+
+    For one long call of a library that lets go of the interpreter's lock, as NumPy's LAPACK does and SciPy's does not.
+
+    Examples
+    --------
+    >>> interruptible(max, 2, 3)
+    3
+    """
+    made: Future[Made] = Future()
+
+    def work() -> None:
+        try:
+            made.set_result(function(*arguments))
+        except BaseException as error:
+            made.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    while not made.done():
+        wait([made], timeout=0.2)
+    return made.result()
 
 
 def map_ahead(function: Callable[[Given], Made], things: Iterable[Given]) -> Iterator[Made]:

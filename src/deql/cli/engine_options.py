@@ -12,11 +12,13 @@ import typer
 
 from deql._system.threads import set_threads
 from deql.cli.output import say
+from deql.cli.prior_options import planned_columns
 from deql.data import Interactions
 from deql.errors import DeqlError, ParameterError, TileFileError
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.tile_folder import has_checkpoint
 from deql.linalg.planner.choose import Auto, as_engine, choose_engine, engine_from_config
+from deql.linalg.planner.planner import prior_bytes
 from deql.models.linear import LinearAutoencoder
 
 __all__ = ["EngineOptions", "fit_resumably", "kept_until_saved"]
@@ -88,7 +90,9 @@ def fit_resumably(estimator: LinearAutoencoder, interactions: Interactions, tile
         engine = replace(engine, folder=str(tiles))
         if begun and isinstance(engine, Auto):  # whatever is free by now: it resumes where it was begun
             engine = Disk(engine.memory, engine.folder)
-        engine = choose_engine(interactions.matrix, engine=engine, dtype=estimator.dtype)
+        catalogue = estimator._catalogue(interactions)
+        beside = prior_bytes(catalogue.n_items, planned_columns(estimator, interactions, catalogue))
+        engine = choose_engine(catalogue.matrix, engine=engine, dtype=estimator.dtype, beside=beside)
     if isinstance(engine, Disk):
         estimator.engine = engine
         if begun:

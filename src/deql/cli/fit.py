@@ -16,7 +16,7 @@ from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_sav
 from deql.cli.model_specs import MODEL_KINDS, parse_spec, spec_files, typed_parameters
 from deql.cli.options import AsJson, KeepData, TableOptions, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
-from deql.cli.prior_options import PriorOptions, fitted_facts, fitted_words, planned_rank, planned_words
+from deql.cli.prior_options import PriorOptions, fitted_facts, fitted_words, planned_columns, planned_words
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError, TileFileError
 from deql.evaluation.model_groups import parameters
@@ -98,7 +98,8 @@ def fit(
     tiles = engines.tiles(out)
     if out is None or dry_run:
         catalogue = estimator._catalogue(interactions)
-        plan = deql.plan(**engines.planned(catalogue, dtype, tiles), prior_rank=planned_rank(estimator, catalogue))
+        columns = planned_columns(estimator, interactions, catalogue)
+        plan = deql.plan(**engines.planned(catalogue, dtype, tiles), prior_rank=columns)
         prior = planned_words(estimator, interactions, catalogue)
         if json:
             print_json(plan.to_dict() | ({} if prior is None else {"prior": prior}))

@@ -19,7 +19,7 @@ from deql.priors.feature_basis import RANK as MOST_FEATURES
 from deql.priors.low_pass import RANK as DEFAULT_RANK
 from deql.priors.specs import features_of, parse_prior, prior_file, prior_kind
 
-__all__ = ["PriorOptions", "fitted_facts", "fitted_words", "planned_rank", "planned_words"]
+__all__ = ["PriorOptions", "fitted_facts", "fitted_words", "planned_columns", "planned_words"]
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class PriorOptions:
             help="lowpass:rank=512, features:items.parquet,l2=10, model:last-month.deql, or none.", metavar="PRIOR"
         ),
     ] = None
-    prior_weight: Annotated[
-        float | None, typer.Option(help="Share of the ridge that pulls towards the prior (1).")
-    ] = None
+    prior_weight: Annotated[float | None, typer.Option(help="Share of the ridge that pulls towards the prior (1).")] = (
+        None
+    )
     item_features: Annotated[
         Path | None,
         typer.Option(help="Table of items' features, also of new ones: --prior features:FILE.", metavar="FILE"),
@@ -105,6 +105,11 @@ def planned_rank(model: Any, data: Interactions) -> int:
     return min(data.n_items, ranks.get(prior_kind(prior), data.n_items))
 
 
+def planned_columns(model: Any, data: Interactions, catalogue: Interactions) -> int:
+    """Columns of the factors that a fit will have: the rank, and that again if some items of the catalogue are cold."""
+    return planned_rank(model, catalogue) * (2 if catalogue.n_items > data.n_items else 1)
+
+
 def planned_words(model: Any, data: Interactions, catalogue: Interactions) -> str | None:
     """What a prior will add to a fit, in a sentence; None if there is none."""
     rank, n = planned_rank(model, catalogue), catalogue.n_items
@@ -113,4 +118,5 @@ def planned_words(model: Any, data: Interactions, catalogue: Interactions) -> st
     kind, further = prior_kind(model.prior), n - data.n_items
     most = "at most " if kind == "features" else ""
     new = f"; {counted(further, 'item', 'items')} that nobody has will be among the others" if further else ""
-    return f"The prior, {_WORDS[kind]} of {most}rank {rank:,}, is in that: one product with the inverse{new}."
+    what = f"The prior, {_WORDS[kind]} of {most}rank {rank:,}"
+    return f"{what}, is in that but for its time: one product with the inverse{new}."

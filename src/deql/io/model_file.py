@@ -20,6 +20,7 @@ from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
 __all__ = [
     "FORMAT_VERSION",
+    "WITH_PRIOR",
     "ModelRecord",
     "checksum",
     "damage_reported",
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 Number = TypeVar("Number", int, float)
+
+WITH_PRIOR = " with a prior"
+"""Follows a model's name in a file where there is one: versions that know no priors say so, and to update deql."""
 
 FORMAT_VERSION = 1
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")

@@ -11,17 +11,19 @@ same each time.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.callers import levels_to_the_caller
 from deql._system.machine import check_fits, free_memory
 from deql._system.progress import ProgressCallback
-from deql._system.threads import blas_limited, even_bounds, run_slices, thread_count
+from deql._system.threads import blas_limited, even_bounds, interruptible, run_slices, thread_count
+from deql.errors import DeviceError
 from deql.linalg.sparse_product import GramOperator
 from deql.linalg.subspace_iteration import CLOSE, block_width, leading_subspace
 from deql.linalg.tall_blocks import inner_products, turn
@@ -36,6 +38,9 @@ _DENSE = 2000
 
 _NOTHING = {"dense": 1e-10, "blocks": 1e-5}
 """Eigenvalues below this share of the largest are rounding errors of zero, in float64 and in float32."""
+
+_TIED = 1e-3
+"""Eigenvalues that differ by less than this share of the largest are all but tied: any of their vectors will do."""
 
 _ROWS = 2**14
 """Rows of a tall block that are looked at at once."""
@@ -70,6 +75,8 @@ def leading_eigenvectors(
 ) -> Eigenvectors:
     """The leading eigenvectors of G = BᵀB, or as many as G has eigenvalues above zero.
 
+    A warning says so where they are not as close as they should be, or where a device had too little memory.
+
     Parameters
     ----------
     half : csr_array
@@ -79,7 +86,8 @@ def leading_eigenvectors(
     close : float
         Distance from the true projector at which the subspace iteration ends.
     device : str, optional
-        Such as ``"cuda"``: where many vectors of many items are computed by torch; in memory if not given.
+        Such as ``"cuda"``: where many vectors of many items are computed by torch; in memory if not given, or if it has
+        no room.
     report : callable, optional
         Called as ``report(done, total)``.
 
@@ -96,28 +104,40 @@ def leading_eigenvectors(
     if few <= _DENSE or 2 * width > few:
         check_fits(f"rank {rank:,} of {n:,} items", 40 * few**2 + 12 * n * rank, free_memory(), "choose a lower rank")
         return _dense(half, rank)
+    found = None
     if device is not None:
         from deql.linalg.engines.torch_eigenvectors import leading_on_device
+        from deql.linalg.engines.torch_packed import open_device
 
-        parts = half.indptr, half.indices, half.data
-        values, vectors, distance, rounds = leading_on_device(parts, n, rank, device, close=close, report=report)
-    else:
+        open_device(device)  # that it is not there is an error
+        try:
+            found = leading_on_device((half.indptr, half.indices, half.data), n, rank, device, close, report)
+        except DeviceError as error:
+            warnings.warn(f"{error}; eigenvectors are computed in memory instead", stacklevel=levels_to_the_caller())
+    if found is None:
         # X, its image, the one before and the next, and what users have of them on the way.
         needed = 4 * width * (4 * n + users)
         check_fits(f"rank {rank:,} of {n:,} items", needed, free_memory(), "choose a lower rank")
         with blas_limited(1):
-            values, vectors, distance, rounds = leading_subspace(_HostBlocks(half), rank, close=close, report=report)
+            found = leading_subspace(_HostBlocks(half), rank, close=close, report=report)
+    values, vectors, distance, rounds = found
+    if distance > close and values[rank - 1] - values[-1] > _TIED * values[0]:
+        warnings.warn(
+            f"after {rounds} rounds the {rank:,} leading eigenvectors are {distance:.2g} away from the true ones, not "
+            f"{close:g}: the eigenvalues lie close together, so choose another rank",
+            stacklevel=levels_to_the_caller(),
+        )
     return Eigenvectors(*_above_zero(values[:rank], vectors[:, :rank], "blocks"), distance, rounds)
 
 
 def _dense(half: csr_array, rank: int) -> Eigenvectors:
     """By all inner products of the users, or of the items if they are fewer: BBᵀ·u = θ·u gives BᵀB·(Bᵀu) = θ·(Bᵀu)."""
     half = csr_array(half.astype(np.float64))
-    by_user, few = half.shape[0] < half.shape[1], min(half.shape)
+    by_user = half.shape[0] < half.shape[1]
     square = (half @ half.T if by_user else half.T @ half).toarray()
     with blas_limited(1):
-        values, vectors = scipy.linalg.eigh(square, subset_by_index=[max(few - rank, 0), few - 1], overwrite_a=True)
-    values, vectors = values[::-1], vectors[:, ::-1]
+        values, vectors = interruptible(np.linalg.eigh, square)
+    values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
     if by_user:
         vectors = half.T @ (vectors / np.sqrt(np.maximum(values, np.finfo(np.float32).tiny)))
     return Eigenvectors(*_above_zero(values, vectors, "dense"), 0.0, 0)
@@ -172,7 +192,7 @@ class _HostBlocks:
         return np.sqrt(squares)
 
     def eigh(self, matrix: Vector) -> tuple[Vector, Vector]:
-        values, vectors = scipy.linalg.eigh(matrix, driver="evd")
+        values, vectors = interruptible(np.linalg.eigh, matrix)
         return values, vectors
 
 

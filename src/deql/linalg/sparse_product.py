@@ -9,13 +9,16 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.threads import run_slices, thread_count
+from deql._system.threads import read_only, run_slices, thread_count
 from deql.linalg.prefetch import LINE, prefetch
 
 __all__ = ["CHUNK_BYTES", "GramOperator", "bounds_by_entries", "multiply_sparse"]
 
 CHUNK_BYTES = 2**30
 """What the vectors that are worked on at once may take."""
+
+_ENTRIES = 2**20
+"""Entries of a slice of rows, about: with a thousand columns a second or so, after which it can be interrupted."""
 
 _AHEAD = 16
 """How many entries before its turn a row is fetched into cache."""
@@ -42,14 +45,14 @@ def multiply_sparse(first, last, indptr, indices, values, X, out):  # type: igno
 
 
 def bounds_by_entries(indptr: NDArray[np.integer]) -> list[int]:
-    """Slices of rows with about as many entries each, several for each thread.
+    """Slices of rows with about as many entries each, several for each thread, and none that takes long.
 
     Examples
     --------
     >>> bounds_by_entries(np.array([0, 9, 9, 10]))[-1]
     3
     """
-    ends = np.linspace(0, indptr[-1], 4 * thread_count() + 1)
+    ends = np.linspace(0, indptr[-1], max(4 * thread_count(), int(indptr[-1]) // _ENTRIES) + 1)
     bounds = np.searchsorted(indptr, ends)
     bounds[0], bounds[-1] = 0, len(indptr) - 1
     return [int(bound) for bound in bounds]
@@ -87,7 +90,8 @@ class GramOperator:
     def __matmul__(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         for part, bounds in self._parts:
             out = np.empty((part.shape[0], X.shape[1]), np.float32)
-            run_slices(multiply_sparse, bounds, part.indptr, part.indices, part.data, np.ascontiguousarray(X), out)
+            given = read_only(np.ascontiguousarray(X))  # as a prior's factors are: one compiled kernel
+            run_slices(multiply_sparse, bounds, part.indptr, part.indices, part.data, given, out)
             X = out
         return X
 

@@ -23,7 +23,7 @@ from deql.rules import PriorDiagonals
 if TYPE_CHECKING:
     from deql.linalg.engines.torch_packed import DevicePacked
 
-__all__ = ["FittedPrior", "beside"]
+__all__ = ["FittedPrior", "beside", "product_bytes"]
 
 Vector = NDArray[np.float64]
 
@@ -240,6 +240,22 @@ def beside(
     sides[~cold, :rank] = right[~cold]
     sides[cold, rank:] = right[cold] * by_ridge[:, None]
     return np.hstack([product, plain.astype(np.float32, copy=False)]), sides
+
+
+def product_bytes(weights: PriorWeights) -> int:
+    """What :meth:`FittedPrior.of` takes beside P and the weights: P·U, and with cold items factors of twice the rank.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> U, cold = np.zeros((1000, 64), np.float32), np.arange(1000) > 900
+    >>> weights = PriorWeights(U, U, np.ones(1000), np.zeros(1000))
+    >>> product_bytes(weights), product_bytes(replace(weights, cold=cold))
+    (256000, 1280000)
+    """
+    if weights.cold is None or not weights.cold.any():
+        return weights.left.nbytes
+    return weights.left.nbytes * (2 if weights.right is None else 5)
 
 
 _VECTORS = ("scale", "diagonal", "own", "image")

@@ -20,9 +20,10 @@ from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteEr
 from deql.io.model_file import ModelRecord
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.resources import ProblemSize
+from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
-from deql.linalg.planner.choose import ENGINES, as_engine, engine_from_config, solve
-from deql.models.fitted_prior import FittedPrior
+from deql.linalg.planner.choose import ENGINES, as_engine, choose_engine, engine_from_config, solve
+from deql.models.fitted_prior import FittedPrior, product_bytes
 from deql.models.new_items import add_new_items
 from deql.models.rule_model import RuleModel
 from deql.priors.matrix import Matrix, as_prior, is_matrix
@@ -196,15 +197,16 @@ class LinearAutoencoder(RuleModel):
         shared: SharedGram | None = None,
         fitted: LinearAutoencoder | None = None,
     ) -> None:
-        # What is wrong with a prior is told before the long work.
-        prior = as_prior(self.prior)
-        towards = None if prior is None else prior.weights(data)
+        prior, towards = as_prior(self.prior), None
         n, known = data.n_items, known or data.n_items
         with stages(self.progress) as stage:
+            if prior is not None:  # what is wrong with it is told before the long work
+                device = self._device(data.matrix, shared, fitted)
+                towards = prior.weights(data, device=device, report=stage("Prior"))
             if fitted is None:
                 # P is copied as it grows, before the product is made.
                 larger = ProblemSize(n, self.dtype).packed if known < n else 0
-                beside = larger if towards is None else max(larger, towards.left.nbytes)
+                beside = larger if towards is None else max(larger, product_bytes(towards))
                 solved, self.gram_diagonal_ = self._solve(data, known, beside, shared, stage)
             else:
                 solved = Solved(fitted.precision_, fitted.residual_, fitted.engine_, fitted.on_device_)
@@ -212,11 +214,23 @@ class LinearAutoencoder(RuleModel):
             self.precision_, self.residual_ = solved.precision, solved.residual
             self.engine_, self.on_device_ = solved.engine, solved.on_device
             self.quantized_rows_: QuantisedRows | None = None
+            del solved  # and with it the smaller P, once there is a larger one
             if known < n:
                 self._grow(n - known)
             if towards is not None:
-                self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_, stage("Prior"))
+                self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_, stage("P·prior"))
         self._apply_rule()
+
+    def _device(self, matrix: csr_array, shared: SharedGram | None, fitted: LinearAutoencoder | None) -> str | None:
+        """The device that P is computed on, or has been, as far as that can be told before; None for the processor."""
+        if fitted is not None:
+            return None if fitted.on_device_ is None else str(fitted.on_device_.device)
+        if shared is not None:
+            device = str(getattr(shared.matrix, "device", "cpu"))
+        else:
+            engine = choose_engine(matrix, engine=self.engine, dtype=self.dtype)
+            device = (engine.device or "cuda") if isinstance(engine, Torch) else "cpu"
+        return None if device == "cpu" else device
 
     def _solve(
         self, data: Interactions, known: int, beside: int, shared: SharedGram | None, stage: Stage

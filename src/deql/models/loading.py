@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deql import models
 from deql.errors import ModelFileError, name_some
-from deql.io.model_file import damage_reported, read
+from deql.io.model_file import WITH_PRIOR, damage_reported, read
 from deql.models.base import Recommender
 
 __all__ = ["load"]
@@ -44,8 +44,9 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Recommender:
     """
     path = Path(path)
     record = read(path, verify=verify)
-    if record.name not in models.MODEL_NAMES:
+    name = record.name.removesuffix(WITH_PRIOR)
+    if name not in models.MODEL_NAMES:
         raise ModelFileError(f"{path} holds a model of the unknown kind {name_some([record.name])}: update deql")
-    kind: type[Recommender] = getattr(models, record.name)
+    kind: type[Recommender] = getattr(models, name)
     with damage_reported(path):
         return kind._from_record(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -152,6 +153,10 @@ class PrecisionModel(Recommender):
         if self.prior_ is not None and self.prior_scale_ is not None:
             own += self.prior_scale_ * self.prior_.products
         return own + self.shift_
+
+    def _as_record(self) -> model_file.ModelRecord:
+        record = super()._as_record()
+        return record if self.prior_ is None else replace(record, name=record.name + model_file.WITH_PRIOR)
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.sparse import csr_array
+
+from deql._system.progress import ProgressCallback
+from deql.linalg.eigenvectors import leading_eigenvectors
 
 __all__ = ["RANK", "ridge_basis"]
 
@@ -13,11 +15,18 @@ RANK = 1024
 """Directions of the features that are kept: the leading ones, where there are more."""
 
 
-def ridge_basis(features: csr_array, l2: float, rank: int = RANK) -> NDArray[np.float32]:
+def ridge_basis(
+    features: csr_array,
+    l2: float,
+    rank: int = RANK,
+    *,
+    device: str | None = None,
+    report: ProgressCallback | None = None,
+) -> NDArray[np.float32]:
     """B with B·Bᵀ = (λ·I + FᵀF)⁻¹ on the leading right singular vectors of F: d × at most ``rank``.
 
     λ is ``l2`` times the mean of diag(FᵀF) over the features that any item has, so that it means the same for ten
-    items and for a million. The smaller of FᵀF and F·Fᵀ is decomposed.
+    items and for a million.
 
     Parameters
     ----------
@@ -26,6 +35,8 @@ def ridge_basis(features: csr_array, l2: float, rank: int = RANK) -> NDArray[np.
     l2 : float
         Above 0.
     rank : int, default 1,024
+    device, report
+        See :func:`~deql.linalg.eigenvectors.leading_eigenvectors`.
 
     Examples
     --------
@@ -34,17 +45,7 @@ def ridge_basis(features: csr_array, l2: float, rank: int = RANK) -> NDArray[np.
     >>> np.allclose(B @ B.T, np.linalg.inv((F.T @ F).toarray() + 5.0 * np.eye(2)))
     True
     """
-    exact = features.astype(np.float64)
-    energy = np.asarray(exact.multiply(exact).sum(axis=0)).ravel()
+    found = leading_eigenvectors(features, min(rank, *features.shape), device=device, report=report)
+    energy = np.asarray(features.multiply(features).sum(axis=0, dtype=np.float64)).ravel()
     ridge = l2 * float(energy.sum()) / max(1, int(np.count_nonzero(energy)))
-    n, d = exact.shape
-    products = (exact.T @ exact if d <= n else exact @ exact.T).toarray()
-    size = len(products)
-    kept = min(rank, size)
-    values, vectors = eigh(products, subset_by_index=(size - kept, size - 1), overwrite_a=True, check_finite=False)
-    above = values > values[-1] * size * np.finfo(np.float64).eps  # beyond what rounding leaves of a zero
-    values, vectors = values[above][::-1], vectors[:, above][:, ::-1]
-    if d > n:  # right singular vectors from left ones
-        vectors = exact.T @ (vectors / np.sqrt(values))
-    basis: NDArray[np.float32] = (vectors / np.sqrt(values + ridge)).astype(np.float32)
-    return basis
+    return np.asarray(found.vectors / np.sqrt(found.values + ridge).astype(np.float32))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.checks import check_range
+from deql._system.progress import ProgressCallback
 from deql._system.tables import counted
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, name_some, printable
@@ -139,7 +140,9 @@ class ItemFeatures(Prior):
             )
         return np.arange(n, rows)
 
-    def weights(self, data: Interactions) -> PriorWeights:
+    def weights(
+        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+    ) -> PriorWeights:
         """W₀ for the columns of the interactions."""
         table = self.opened
         rows = table.rows_of(data.items)
@@ -149,7 +152,8 @@ class ItemFeatures(Prior):
             raise DataError(f"{table.name} has none of the items that anybody has: there is nothing to learn from")
         columns = self._learn(table, rows[learned])
         features = encode(columns, table.take(rows))
-        space = FeatureSpace(columns, features, ridge_basis(features[learned], self.l2), 1.0)
+        basis = ridge_basis(csr_array(features[learned]), self.l2, device=device, report=report)
+        space = FeatureSpace(columns, features, basis, 1.0)
         unscaled = space.weights(learned)
         # Of columns that nobody has the interactions say nothing.
         to_fit = replace(unscaled, scale=unscaled.scale * learned, diagonal=unscaled.diagonal * learned)

@@ -73,16 +73,7 @@ class LowPass(Prior):
     def weights(
         self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
     ) -> PriorWeights:
-        """W₀ for the columns of the interactions.
-
-        Parameters
-        ----------
-        data : Interactions
-        device : str, optional
-            Such as ``"cuda"``: where the eigenvectors are computed; in memory if not given.
-        report : callable, optional
-            Called as ``report(done, total)`` while they are.
-        """
+        """W₀ for the columns of the interactions."""
         basis = LowPassBasis.of(data, self.rank, device=device, report=report)
         return basis.weights(self.rank, self.power_in, self.power_out)
 
@@ -185,12 +176,18 @@ class LowPassBasis:
         if rank is not None and rank > self.rank:
             raise ParameterError(f"rank must be at most {self.rank:,}, the basis's own, got {rank:,}", parameter="rank")
         V = self.vectors[:, :rank]
-        left = self._scaled(-power_in)[:, :rank]
-        scale = self._fit(V.shape[1], power_in, power_out) * _power(self.degrees, power_out)
+        with np.errstate(over="ignore", invalid="ignore"):
+            left = self._scaled(-power_in)[:, :rank]
+            scale = self._fit(V.shape[1], power_in, power_out) * _power(self.degrees, power_out)
+        if not np.isfinite(scale).all():
+            name, power = max((("power_in", power_in), ("power_out", power_out)), key=lambda one: abs(one[1]))
+            raise ParameterError(
+                f"{name}={power:g} makes weights that float32 cannot hold: take one nearer 0", parameter=name
+            )
         return PriorWeights(np.ascontiguousarray(left), np.ascontiguousarray(V), scale, np.zeros(len(V)))
 
     def _fit(self, rank: int, power_in: float, power_out: float) -> float:
-        """c = ⟨R, R·W₀⟩/‖R·W₀‖² of the first columns of V.
+        """c = ⟨R, R·W₀⟩/‖R·W₀‖² of the first columns of V; NaN where a power makes them overflow, or vanish.
 
         With L = D^(−power_in)·V, M = D^(power_out)·V and S = RᵀR these are Σ_j (MᵀSL)_jj and Σ_jl (LᵀSL)_jl·(MᵀM)_jl.
         """
@@ -207,16 +204,11 @@ class LowPassBasis:
             self._overlaps[power_in, power_out] = np.einsum("ij,ij->j", M, image, dtype=np.float64)
         first = slice(0, rank)
         squared = float((self._inputs[power_in][first, first] * self._outputs[power_out][first, first]).sum())
-        return float(self._overlaps[power_in, power_out][first].sum()) / squared if squared > 0 else 0.0
+        return float(self._overlaps[power_in, power_out][first].sum()) / squared if 0 < squared < np.inf else np.nan
 
     def _scaled(self, power: float) -> Block:
         """D^power·V."""
-        scale = _power(self.degrees, power)
-        if not scale.max() < np.finfo(np.float32).max:
-            raise ParameterError(
-                f"a power of {abs(power):g} makes weights that float32 cannot hold: choose a lower one"
-            )
-        return scale.astype(np.float32)[:, None] * self.vectors
+        return _power(self.degrees, power).astype(np.float32)[:, None] * self.vectors
 
 
 def normalised(matrix: csr_array) -> tuple[csr_array, Vector]:

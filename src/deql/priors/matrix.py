@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from deql._system.formatting import show_bytes
 from deql._system.machine import free_memory
+from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, TooLargeError, name_some
 from deql.priors.prior import Prior, PriorWeights
@@ -46,7 +47,9 @@ class Matrix(Prior):
         words = (f"{' × '.join(map(str, np.shape(one)))} {type(one).__name__}" for one in given)
         return f"Matrix({', '.join(words)})"
 
-    def weights(self, data: Interactions) -> PriorWeights:
+    def weights(
+        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+    ) -> PriorWeights:
         """W₀ for the columns of the interactions."""
         n = data.n_items
         given: tuple[Any, ...] = self.W if _is_pair(self.W) else (self.W,)
@@ -56,10 +59,11 @@ class Matrix(Prior):
                 f"the prior must have shape ({n}, {n}), a row and a column for each item, got {_shape(given[0])}",
                 parameter="prior",
             )
-        if len(given) == 2 and not (len(shapes[0]) == 2 and shapes[0][0] == n and shapes[0] == shapes[1]):
+        thin = len(shapes[0]) == 2 and shapes[0][0] == n and shapes[0][1] > 0 and shapes[0] == shapes[-1]
+        if len(given) == 2 and not thin:
             raise ParameterError(
                 f"the factors (U, V) of the prior must both have {n} rows, one for each item, and the same number of "
-                f"columns, got {_shape(given[0])} and {_shape(given[1])}",
+                f"columns, at least one, got {_shape(given[0])} and {_shape(given[1])}",
                 parameter="prior",
             )
         if len(given) == 1:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.callers import levels_to_the_caller
+from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, name_some
 from deql.priors.matrix import check_room
@@ -56,7 +57,9 @@ class Model(Prior):
         """Itself, as nothing changes a fitted model: copies of hyper-parameters need no second P."""
         return self
 
-    def weights(self, data: Interactions) -> PriorWeights:
+    def weights(
+        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+    ) -> PriorWeights:
         """W₀ for the columns of the interactions."""
         other: _Weighted = self.other
         if not hasattr(other, "recommend") or not hasattr(other, "weights"):

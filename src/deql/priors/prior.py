@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.describe import short_repr
+from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 
 if TYPE_CHECKING:
@@ -66,8 +67,19 @@ class Prior(ABC):
         return data
 
     @abstractmethod
-    def weights(self, data: Interactions) -> PriorWeights:
-        """W₀ for the columns of the interactions."""
+    def weights(
+        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+    ) -> PriorWeights:
+        """W₀ for the columns of the interactions.
+
+        Parameters
+        ----------
+        data : Interactions
+        device : str, optional
+            Such as ``"cuda"``: where a fit computes, and long work may be done; in memory if not given.
+        report : callable, optional
+            Called as ``report(done, total)`` during long work.
+        """
 
     @property
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 from deql.errors import ParameterError
 from deql.priors.low_pass import LowPass
@@ -41,7 +42,9 @@ class SavedPrior(Prior):
             parameter="prior",
         )
 
-    def weights(self, data: Interactions) -> NoReturn:
+    def weights(
+        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+    ) -> NoReturn:
         """Raise ParameterError, likewise."""
         self.with_items(data)
 

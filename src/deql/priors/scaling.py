@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.sparse import csr_array
 
+from deql.linalg.sparse_product import GramOperator
+from deql.linalg.tall_blocks import inner_products
 from deql.priors.prior import PriorWeights
 
 __all__ = ["fitted_scale"]
@@ -13,8 +15,8 @@ __all__ = ["fitted_scale"]
 def fitted_scale(matrix: csr_array, weights: PriorWeights) -> float:
     """The number c with which R·W₀·c fits R best in least squares: c = ⟨R, R·W₀⟩ / ‖R·W₀‖²; 0 where R·W₀ is 0.
 
-    With W₀ = U·Vᵀ·diag(s) + diag(d) and Y = R·U nothing of users × items is made: ‖Y·Vᵀ·diag(s)‖² is
-    ⟨YᵀY, Vᵀ·diag(s²)·V⟩, and what the diagonal adds touches the entries of R alone.
+    With W₀ = U·Vᵀ·diag(s) + diag(d) and S = RᵀR nothing of users × items or users × rank is made: ‖R·U·Vᵀ·diag(s)‖² is
+    ⟨UᵀSU, Vᵀ·diag(s²)·V⟩, and what the diagonal adds touches the entries of R alone.
 
     Parameters
     ----------
@@ -33,12 +35,15 @@ def fitted_scale(matrix: csr_array, weights: PriorWeights) -> float:
     """
     if weights.right is None:
         raise ValueError("a prior that is n × n is taken as it is")
-    right = weights.right.astype(np.float64) * weights.scale[:, None]
-    images = matrix @ weights.left.astype(np.float64)
-    # ⟨R, Y·Vᵀ⟩ by item: (RᵀY)_i·V_i.
-    thin = np.einsum("ik,ik->i", matrix.T @ images, right)
+    left, right = weights.left, weights.right * weights.scale.astype(np.float32)[:, None]
+    matrix = csr_array(matrix / abs(matrix.data).max())  # c is the same, and float32 holds the sums
+    S, overlaps = GramOperator(matrix), inner_products(right, right)
+    thin, norm = np.zeros(len(left)), 0.0  # ⟨R, R·U·Vᵀ⟩ by item, (SU)_i·V_i; and ⟨UᵀSU, VᵀV⟩
+    for some in S.chunks(left.shape[1]):
+        image = S @ left[:, some]
+        thin += np.einsum("ik,ik->i", image, right[:, some], dtype=np.float64)
+        norm += float(np.sum((left.T @ image) * overlaps[:, some]))
     squares = np.asarray(matrix.multiply(matrix).sum(axis=0), np.float64).ravel()
     matched = thin.sum() + squares @ weights.diagonal
-    norm = np.sum((images.T @ images) * (right.T @ right))
-    norm += 2.0 * (thin @ weights.diagonal) + squares @ weights.diagonal**2
+    norm += float(2.0 * (thin @ weights.diagonal) + squares @ weights.diagonal**2)
     return float(matched / norm) if norm > 0 else 0.0

@@ -41,7 +41,7 @@ class Contribution(_Part):
     Contribution(item='tea', value=0.5, shared=('kind drink',))
     """
 
-    shared: tuple[str, ...]
+    shared: tuple[str, ...] = ()
 
     def __new__(cls, item: Any, value: float, shared: tuple[str, ...] = ()) -> Self:
         """A pair, with what it shares beside it."""

@@ -17,7 +17,7 @@ from deql.linalg.sparse_product import bounds_by_entries, multiply_sparse
 from deql.linalg.tiling import STRIP
 from deql.ranking.prior_term import PriorTerm, prior_arrays
 
-__all__ = ["Factors", "PriorScan"]
+__all__ = ["Factors", "PriorScan", "row_lengths"]
 
 _EXTRAS = 2**24
 """Numbers that are multiplied at once, though at least a strip for each user."""
@@ -76,10 +76,18 @@ def _square(row):  # type: ignore[no-untyped-def]
     return total
 
 
-def _lengths(run: Callable[..., None], matrix: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The lengths of some rows, 0 for the others."""
+def row_lengths(run: Callable[..., None], matrix: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The lengths of some rows, 0 for the others.
+
+    Examples
+    --------
+    >>> from deql._system.threads import run_slices
+    >>> row_lengths(run_slices, np.float32([[3, 4], [1, 0], [5, 12]]), np.array([0, 2]))
+    array([ 5.,  0., 13.])
+    """
     out = np.zeros(len(matrix))
-    run(_fill_lengths, even_bounds(len(rows), max(1, min(thread_count(), len(rows) // 1024))), matrix, rows, out)
+    slices = max(1, min(thread_count(), len(rows) // 1024))
+    run(_fill_lengths, even_bounds(len(rows), slices), read_only(matrix), rows, out)
     return out
 
 
@@ -113,6 +121,8 @@ class PriorScan:
     errors : ndarray, models × n, or models × 0 without a prior
     lengths : ndarray
         For each user; 0 where extras are made in float64, as of a dense prior.
+    columns : int
+        How many columns of extras there can be at a time.
     extras : ndarray of float32, users × columns
         See :meth:`reach`.
     """
@@ -128,12 +138,13 @@ class PriorScan:
         users, n = matrix.shape
         k = factors.rank
         self._run, self._right, self._first, self._end = run, factors.right, 0, 0
+        self.columns = n
         self.errors, self.lengths = np.zeros_like(factors.scales), np.zeros(users)
         self.sizes, self.extras = np.zeros((len(factors.scales), users)), np.zeros((users, 0), np.float32)
         if not factors.left.shape[1]:
             return
-        of_right = _lengths(run, factors.right, np.arange(n)) if k else np.ones(n)
-        parts = abs(matrix) @ _lengths(run, factors.left, np.unique(matrix.indices).astype(np.int64))
+        of_right = row_lengths(run, factors.right, np.arange(n)) if k else np.ones(n)
+        parts = abs(matrix) @ row_lengths(run, factors.left, np.unique(matrix.indices).astype(np.int64))
         self.sizes = parts * abs(factors.scales * of_right).max(axis=1)[:, None]
         if not k or elsewhere:
             return
@@ -142,21 +153,21 @@ class PriorScan:
             multiply_sparse, bounds_by_entries(matrix.indptr), matrix.indptr, matrix.indices, values, factors.left,
             self._y,
         )  # fmt: skip
-        lengths = _lengths(run, self._y, np.arange(users))
+        lengths = row_lengths(run, self._y, np.arange(users))
         self.lengths = lengths + parts * ((np.diff(matrix.indptr) + 1) / (k + 4)) + _UNDERFLOW
         # Nothing is known of what overflows in float32: an infinite size says so.
         self.sizes[:, ~(self.lengths * of_right.max() < 2.0**120)] = np.inf
         self.errors = 1.1 * (k + 4) * 2.0**-24 * abs(factors.scales) * (of_right + _UNDERFLOW)
         columns = min(_MOST_COLUMNS, _EXTRAS // max(1, users))
-        self._columns = min(max(STRIP, columns - columns % STRIP), -(-n // STRIP) * STRIP)
+        self.columns = min(max(STRIP, columns - columns % STRIP), -(-n // STRIP) * STRIP)
 
     def reach(self, low: int, high: int) -> int:
-        """Have the extras of columns ``low`` … ``high − 1`` ready; returns the column that they begin with."""
+        """Have the extras of columns ``low`` … ``high − 1``, ``columns`` at most, ready; returns where they begin."""
         if self._right.shape[1] and high > self._end:
             users = len(self._y)
-            self._first, self._end = low, min(len(self._right), low + max(self._columns, high - low))
-            if self._end - low > self.extras.shape[1]:
-                self.extras = np.empty((users, max(self._columns, self._end - low)), np.float32)
+            self._first, self._end = low, min(len(self._right), low + self.columns)
+            if not self.extras.size:
+                self.extras = np.empty((users, self.columns), np.float32)
             multiply = partial(_multiply, self._y, self._right[low : self._end].T, self.extras)
             # No more slices at once than BLAS has buffers for.
             for first in range(0, users, _USERS * MOST_CALLERS):

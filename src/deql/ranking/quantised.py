@@ -25,7 +25,7 @@ from deql.errors import ParameterError
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.prefetch import LINE
 from deql.linalg.tiling import STRIP
-from deql.ranking.prior_scan import Factors
+from deql.ranking.prior_scan import Factors, row_lengths
 from deql.ranking.prior_term import PriorTerm
 from deql.ranking.quantised_kernels import rank_users
 from deql.ranking.quantised_right import ORDINARY_FACTORS, QuantisedRight
@@ -221,8 +221,7 @@ class QuantisedRows:
             return True
         if prior.right is None or not self.hold(prior.right):
             return False
-        rows = prior.left[np.unique(matrix.indices)].astype(np.float64)
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        lengths = row_lengths(run_slices, prior.left, np.unique(matrix.indices).astype(np.int64))
         return self._is_ordinary and all(
             _in_safe_range(numbers.ravel(), ORDINARY_FACTORS) for numbers in (prior.scale, lengths)
         )

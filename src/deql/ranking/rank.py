@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
-from deql._system.threads import even_bounds, run_slices, thread_count
+from deql._system.threads import even_bounds, read_only, run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import STRIP
 from deql.ranking import NO_ITEM
@@ -37,7 +37,7 @@ _MORE_SPARE = 12
 
 _USERS_PER_SLICE = 2**16
 _CANDIDATE_BYTES = 2**28
-"""What the candidates of one slice of users may take."""
+"""What the candidates of one slice of users may take, and a prior's vectors of them."""
 
 _STRIP_NUMBERS = 2**22
 """Numbers of P that are copied at once, though at least one strip: what is copied should still be in cache
@@ -124,7 +124,9 @@ def rank(
     keep = k + SPARE + (_MORE_SPARE if factors.rank else 0)
     # All models' candidates, should no two want the same, and as many again as one wants; never more than all items.
     room = min((len(gains) + 1) * keep + 16, n + 1)
-    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // (20 * room)))
+    # A candidate's sum, extra and column, and the user's row of X·left.
+    each = (28 if factors.left.size else 20) * room + 4 * factors.rank
+    per_slice = max(256, min(_USERS_PER_SLICE, _CANDIDATE_BYTES // each))
     slices = -(-users // per_slice)
     bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
     with ThreadPoolExecutor(thread_count()) as pool:
@@ -182,7 +184,9 @@ class Asked(NamedTuple):
 
     def by_item(self, scanned: PriorScan) -> list[NDArray[np.float64]]:
         """Gains, scales and errors, so that all of an item's lie side by side."""
-        return [np.ascontiguousarray(one.T) for one in (self.gains, self.factors.scales, scanned.errors)]
+        # Read-only, as kernels are compiled once for one model, whose columns are its rows, and for several.
+        of_models = self.gains, self.factors.scales, scanned.errors
+        return [read_only(np.ascontiguousarray(one.T)) for one in of_models]
 
 
 def _scan(
@@ -204,7 +208,7 @@ def _scan(
     place = np.zeros(n, np.int32)
     place[rows] = np.arange(len(rows))
     places = place[matrix.indices]
-    at_once = max(1, min(tile, n, _STRIP_NUMBERS // max(1, len(rows))) // STRIP)
+    at_once = max(1, min(tile, n, _STRIP_NUMBERS // max(1, len(rows)), scanned.columns) // STRIP)
     strips = np.zeros((at_once, len(rows) * STRIP), precision.dtype)
     left_strips = np.zeros((at_once, len(rows) * STRIP if factors.dense else 0), np.float32)
     cursor, upcoming = matrix.indptr[:-1].copy(), np.zeros(users, np.int32)

@@ -13,7 +13,7 @@ from torch import Tensor
 from deql._system.progress import ProgressCallback
 from deql.linalg.engines.torch_packed import memory_watched, open_device
 from deql.linalg.engines.torch_products import arithmetic_set
-from deql.linalg.subspace_iteration import CLOSE, leading_subspace
+from deql.linalg.subspace_iteration import CLOSE, Subspace, leading_subspace
 
 __all__ = ["leading_on_device"]
 
@@ -26,11 +26,10 @@ def leading_on_device(
     n: int,
     rank: int,
     device: str | None = None,
-    *,
     close: float = CLOSE,
     report: ProgressCallback | None = None,
-) -> tuple[Vector, NDArray[np.float32], float, int]:
-    """Eigenvalues, eigenvectors as columns, their distance from the true ones, and how many rounds it took.
+) -> Subspace:
+    """The leading eigenvalues and eigenvectors, these in the host's memory.
 
     Parameters
     ----------
@@ -48,16 +47,15 @@ def leading_on_device(
     Examples
     --------
     >>> B = np.arange(101), np.arange(100), np.arange(100.0)
-    >>> values, vectors, distance, rounds = leading_on_device(B, 100, 3, "cpu")
-    >>> values.round(), np.abs(vectors).argmax(axis=0)
+    >>> found = leading_on_device(B, 100, 3, "cpu")
+    >>> found.values[:3].round(), np.abs(found.vectors).argmax(axis=0)
     (array([9801., 9604., 9409.]), array([99, 98, 97]))
     """
     where = open_device(device)
-    advice = "choose a lower rank, or compute the eigenvectors in memory"
-    with memory_watched(f"rank {rank:,} of {n:,} items", where, advice), arithmetic_set("float32"):
+    with memory_watched(f"rank {rank:,} of {n:,} items", where), arithmetic_set("float32"):
         found = leading_subspace(_DeviceBlocks(half, n, where), rank, close=close, report=report)
         vectors = found.vectors[:, :rank].cpu().numpy()
-    return found.values[:rank], vectors, found.distance, found.rounds
+    return found._replace(vectors=vectors)
 
 
 class _DeviceBlocks:

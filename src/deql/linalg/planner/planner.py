@@ -17,7 +17,7 @@ from deql.linalg.engines.resources import PlannedData, Requirement, Resources, f
 from deql.linalg.planner.calibration import measure_rates, predict
 from deql.linalg.planner.choose import Auto, as_engine, candidate_engines, choose
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "plan", "prior_bytes"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,17 @@ class Plan:
         ]
 
 
+def prior_bytes(n: int, rank: int) -> int:
+    """What a prior of n items takes: U, V and P·U in float32; without V, the identity, where U is as wide as P.
+
+    Examples
+    --------
+    >>> prior_bytes(1000, 64), prior_bytes(1000, 1000)
+    (768000, 8000000)
+    """
+    return 4 * n * rank * (2 if rank >= n else 3)
+
+
 def plan(
     data: PlannedData,
     *,
@@ -148,7 +159,8 @@ def plan(
     calibrate : bool, default True
         Take about a second to measure how fast this machine is, and predict the time.
     prior_rank : int, default 0
-        Columns of a prior's thin factors; the number of items for a prior that is an n × n matrix.
+        Columns of a prior's thin factors, twice its rank if it knows items that nobody has; the number of items for a
+        prior that is an n × n matrix. They count in the memory; the time is that of the inverse alone.
 
     Returns
     -------
@@ -174,9 +186,7 @@ def plan(
     candidates = candidate_engines(requested if isinstance(engine, Engine) else Auto(memory, folder, device))
     folder, device = getattr(candidates["disk"], "folder", None), getattr(candidates["torch"], "device", None)
     size, resources = problem_size(data, dtype), find_resources(folder, device=device)
-    # U, V and P·U in float32; without V, which is the identity then, where U is as wide as P.
-    rank = check_whole("prior_rank", prior_rank, least=0)
-    size = dataclasses.replace(size, beside=4 * size.n * rank * (2 if rank >= size.n else 3))
+    size = dataclasses.replace(size, beside=prior_bytes(size.n, check_whole("prior_rank", prior_rank, least=0)))
     chosen = choose(requested, candidates, size, resources)
     # Under the engine's own name, also where it left the counting to another.
     needs = [dataclasses.replace(one.requirement(size, resources), engine=name) for name, one in candidates.items()]
