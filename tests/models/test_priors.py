@@ -294,7 +294,7 @@ class TestParameters:
         for wrong, said in (
             (
                 {"prior": "lowpass"},
-                r"^prior must be an object of deql.priors, an n × n array or a pair .*, got str: say deql.priors.LowPass\(\)$",
+                r"^prior must be an object of deql.priors, .*, got str: say deql.priors.LowPass\(\)$",
             ),
             ({"prior": LowPass}, r"got the class LowPass: say LowPass\(\)$"),
             ({"prior": deql.EASE()}, r"got EASE: say deql.priors.Model\(model\)$"),
