@@ -141,6 +141,11 @@ def test_unseen_categories_and_missing_columns_are_told(capsys: pytest.CaptureFi
         ({"tea": {"genres": "a"}}, "has an item 'tea', and the ids of the interactions are whole numbers"),
         (np.ones((1, 3)), "new items need ids"),
         ({}, "is empty"),
+        ({40: {}}, "items and nothing else"),
+        ({40: [1.0, 2.0]}, "must have features by name"),
+        ({"03": {"genres": "a"}}, "has an item '03', and the ids of the interactions are whole numbers"),
+        ({40: {"year": [1995]}}, "column 'year' holds List.* values, which are no number"),
+        ({40: {"genres": {"a": 1}}}, "column 'genres' holds Struct.* values, which are no tags"),
     ],
 )
 def test_bad_new_items_leave_the_model_as_it_was(features: Any, words: str) -> None:

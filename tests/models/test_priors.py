@@ -158,6 +158,10 @@ class TestWithRule:
         with pytest.raises(ParameterError, match=r"has no prior whose weight could be changed: fit it with prior=…$"):
             plain.with_rule(prior_weight=0.5)
 
+    def test_keeps_the_prior(self, model):
+        with pytest.raises(ParameterError, match=r"^with_rule keeps the prior: another one needs another fit$"):
+            model.with_rule(prior=LowPass(2))
+
     def test_weight_zero_is_no_prior(self, model, data):
         plain = deql.DEQL(l2=2.0, b=1.5).fit(data)
         assert plain.prior_ is None
@@ -340,7 +344,10 @@ class TestItemsThatNobodyHas:
 class TestParameters:
     def test_of_a_prior_are_checked(self, data):
         for wrong, said in (
-            ({"prior": "lowpass"}, "^prior must be an object of deql.priors, an n × n array or a pair .*, got str$"),
+            (
+                {"prior": "lowpass"},
+                r"^prior must be an object of deql.priors, .*, got str: say deql.priors.LowPass\(\)$",
+            ),
             ({"prior": LowPass}, r"got the class LowPass: say LowPass\(\)$"),
             ({"prior": deql.EASE()}, r"got EASE: say deql.priors.Model\(model\)$"),
             ({"prior": np.zeros(3)}, "got ndarray$"),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from deql.errors import DataError
+from deql.errors import DataError, ParameterError
 from deql.priors.feature_columns import BUCKETS, FeatureColumn, learn_column
 from deql.priors.feature_kinds import choose_kinds
 
@@ -27,6 +27,8 @@ def learned(kind: str, values: Any) -> FeatureColumn:
         ([1995, None, 1972], "number"),
         (["1995", "", "1972.5"], "number"),
         ([datetime.date(2020, 1, 2), datetime.date(2021, 1, 2)], "number"),
+        ([datetime.time(20), datetime.time(8, 30)], "number"),
+        ([datetime.timedelta(hours=2), None, datetime.timedelta(days=1)], "number"),
         ([True, False, None], "category"),
         (["red", "blue", "red", "red"], "category"),
         (["Comedy|Drama", "Drama", "Western"], "tags"),
@@ -111,6 +113,7 @@ def test_embeddings_are_centred_and_gaps_are_the_mean() -> None:
         ("category", pl.Series(["a", "a"])),
         ("category", pl.Series([None, None], dtype=pl.String)),
         ("category", pl.Series([False, False])),
+        ("category", pl.Series([True, True])),
         ("tags", pl.Series([[], []], dtype=pl.List(pl.String))),
         ("embedding", pl.Series([[1.0], [1.0]])),
         ("text", pl.Series(["", None])),
@@ -152,3 +155,48 @@ def test_what_nothing_was_learned_of_is_counted_and_left_out() -> None:
 def test_bad_values_are_told(kind: str, values: pl.Series, words: str) -> None:
     with pytest.raises(DataError, match=words):
         learn_column("x", kind, values)
+
+
+def test_spans_and_times_of_day_are_numbers_whatever_their_unit() -> None:
+    spans = pl.Series([datetime.timedelta(hours=hours) for hours in (1, 5, 20)])
+    column = learned("number", spans)
+    assert np.allclose(column.offset * 24, learned("number", pl.Series([1.0, 5.0, 20.0])).offset)
+    in_ms = spans.cast(pl.Duration("ms"))
+    assert np.array_equal(column.encode(in_ms).toarray(), column.encode(spans).toarray())
+    assert learned("number", pl.Series([datetime.time(0), datetime.time(12)])).offset[-1] == 0.5
+
+
+NUMBERS, WORDS = pl.Series([1, 2]), pl.Series(["a", "b"])
+WORDS_OF_TWO = pl.Series([["a", "b"], ["a", "c"]], dtype=pl.Array(pl.String, 2))
+
+
+def test_arrays_of_words_are_tags() -> None:
+    assert choose_kinds({"x": WORDS_OF_TWO}, None, None) == {"x": "tags"}
+    assert learned("tags", WORDS_OF_TWO).values == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("number", pl.Series([["a"], ["b"]])),
+        ("number", pl.Series([{"a": 1}, {"a": 2}])),
+        ("category", pl.Series([{"a": 1}, {"a": 2}])),
+        ("tags", pl.Series([[["a"]], [["b"]]])),
+        ("embedding", NUMBERS),
+        ("embedding", WORDS),
+        ("embedding", pl.Series([["a"], ["b"]])),
+        ("text", pl.Series([["a"], ["b"]])),
+        (None, pl.Series([b"a", b"b"])),
+        (None, pl.Series([[[1.0]], [[2.0]]])),
+    ],
+)
+def test_values_that_are_not_of_their_kind_are_told(kind: str | None, values: pl.Series) -> None:
+    with pytest.raises(
+        DataError, match=r"^the features' column 'x' holds .* values, which are no [a-z]+: leave it out"
+    ):
+        choose_kinds({"x": values}, None, {"x": kind} if kind else None)
+
+
+def test_kinds_that_are_no_mapping_are_told() -> None:
+    with pytest.raises(ParameterError, match="kinds must be a mapping from columns to kinds"):
+        choose_kinds({"x": NUMBERS}, None, ["number"])  # type: ignore[arg-type]

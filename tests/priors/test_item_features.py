@@ -219,3 +219,77 @@ def test_bad_parameters_are_told_in_a_sentence() -> None:
     prior = ItemFeatures(table_of(list(range(9))), kinds={"year": "numbre"})
     with pytest.raises(ParameterError, match="did you mean number"):
         prior.weights(random_data(0))
+
+
+@pytest.mark.parametrize("key", ["07", " 7", "1_0", "٣", "²", "--5", "99999999999999999999", "-0", "x"])
+def test_ids_that_are_not_written_as_whole_numbers_are_no_items_of_data_with_numbers(key: str) -> None:
+    data = deql.Interactions.from_pairs(list("aabb"), [1, 7, 7, 2])
+    table = pl.DataFrame({"item": ["1", "7", "2", key], "x": [1, 2, 3, 4]})
+    with pytest.raises(DataError, match="ids of the interactions are whole numbers"):
+        ItemFeatures(table).with_items(data)
+
+
+def test_a_column_without_a_name_is_no_feature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = deql.Interactions.from_pairs(list("aabb"), [1, 7, 7, 2])
+    frame = pd.DataFrame({"item": [1, 7, 2], "kind": ["a", "a", "b"]})
+    frame.to_csv(tmp_path / "items.csv")  # with its index
+    ItemFeatures(tmp_path / "items.csv").weights(data)
+    assert capsys.readouterr().err.endswith("items.csv: kind = category\n")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({1: {}, 7: {}}, "items and nothing else"),
+        ({1: [1.0, np.nan], 7: [1.0, 2.0]}, "holds nan in row 1, column 2"),
+        (np.ones((3, 2)) * 1j, "got ndarray"),
+        (pl.DataFrame(), "is empty: it needs a column of items"),
+        (pl.DataFrame({"item": [1, 7], "": [1, 2]}), "ids and nothing else"),
+    ],
+)
+def test_tables_with_nothing_to_use_are_told_in_a_sentence(table: Any, words: str) -> None:
+    data = deql.Interactions.from_pairs(list("aabb"), [1, 7, 7, 2])
+    with pytest.raises(DataError, match=words):
+        ItemFeatures(table).with_items(data)
+
+
+def _told(change: dict[str, Any], place: int = 0) -> Any:
+    return lambda arrays, facts: facts["features"]["columns"][place].update(change)
+
+
+def _array(name: str, change: Any) -> Any:
+    return lambda arrays, facts: arrays.update({name: change(arrays[name])})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _array("features_indices", lambda values: values + 1000),
+        _array("features_indices", lambda values: values - 5),
+        _array("features_values", lambda values: values * np.nan),
+        _array("features_values", lambda values: values.astype(np.int32)),
+        _array("features_basis", lambda values: values * np.inf),
+        _array("features_basis", lambda values: values[:, 0]),
+        _array("features_factor", lambda values: values[:, None]),
+        _array("features_offset", lambda values: values[::-1]),
+        _array("features_offset", lambda values: values * np.nan),
+        _told({"kind": "nonsense"}),
+        _told({"kind": "number"}),
+        _told({"kind": "text"}),
+        _told({"kind": "matrix"}, 1),
+        _told({"name": "year"}),
+        _told({"width": -1}),
+        _told({"weight": float("inf")}),
+        _told({"separator": ""}),
+        lambda arrays, facts: facts["features"].update(strength="strong"),
+        lambda arrays, facts: facts["features"].update(columns=[]),
+    ],
+)
+def test_a_space_of_a_damaged_file_is_refused(damage: Any) -> None:
+    table = pl.DataFrame({"item": range(9), "tags": [["a"], ["a", "b"], ["b"]] * 3, "year": range(9)})
+    space = ItemFeatures(table).weights(random_data(0)).features
+    assert space is not None
+    arrays, facts = space.state()
+    damage(arrays, facts)
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        FeatureSpace.from_state(arrays, facts)

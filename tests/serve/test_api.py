@@ -445,6 +445,13 @@ def test_the_weight_of_a_prior_is_part_of_the_rule(with_prior):
         assert api.ask("POST", "/recommend", {"histories": [["egg"]], "prior_weight": wrong})[0] == 422
 
 
+def test_a_prior_that_a_file_kept_the_product_of_is_named_as_it_is_typed(toy, tmp_path):
+    features = {item: {"price": place} for place, item in enumerate(toy.items.tolist())}
+    deql.DEQL(1.0, **BASE, prior=deql.priors.ItemFeatures(features, l2=2.0)).fit(toy).save(tmp_path / "m.deql")
+    api = asker(ServingModel(deql.load(tmp_path / "m.deql"), "c0ffee", ["tea"]))
+    assert api.ask("GET", "/model")[1]["prior"] == "features:l2=2"
+
+
 def test_without_a_prior_there_is_no_weight_to_change(api):
     status, answer = api.ask("POST", "/recommend", {"histories": [["egg"]], "prior_weight": 0.5})
     assert (status, answer["error"]["code"]) == (422, "no_prior")

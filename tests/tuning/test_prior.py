@@ -196,9 +196,11 @@ def test_bad_axes_are_named(space, words):
         as_space(space)
 
 
-def test_a_rank_that_the_data_do_not_have_is_told(split):
+def test_a_rank_that_the_data_do_not_have_is_told_before_a_journal_is_begun(split, tmp_path):
+    journal = tmp_path / "tuning.jsonl"
     with pytest.raises(ParameterError, match="a low pass of rank 4,000 needs"):
-        deql.tune(split, SPACE | {"prior_rank": 4000})
+        deql.tune(split, SPACE | {"prior_rank": 4000}, journal=journal)
+    assert not journal.exists()
 
 
 def test_spaces_by_name_have_what_they_say():

@@ -14,7 +14,7 @@ from deql.data import Interactions
 from deql.errors import DataError, ParameterError, Setting, name_some
 from deql.models.rule_model import RuleModel
 from deql.priors.feature_space import FeatureSpace, encode
-from deql.priors.feature_table import FeatureTable, open_features, typed_ids
+from deql.priors.feature_table import MATRIX, FeatureTable, open_features, typed_ids
 from deql.priors.item_features import with_columns
 
 __all__ = ["add_new_items"]
@@ -64,6 +64,9 @@ def add_new_items(model: RuleModel, features: Any, item: str | None) -> None:
 def _encoded(space: FeatureSpace, table: FeatureTable) -> csr_array:
     """The features of the new items; what they lack, or have that nothing was learned of, is told."""
     here = [column for column in space.columns if column.name in table.columns]
+    if not here and MATRIX in (*table.columns, *(column.name for column in space.columns)):
+        wanted = "rows of numbers, as the matrix had that" if MATRIX not in table.columns else "features by name, as"
+        raise DataError(f"{table.name} must have {wanted} the model was fitted with")
     if not here:
         raise DataError(
             f"{table.name} has none of the features that the model knows: it has {name_some([*table.columns], 12)}, "

@@ -134,6 +134,8 @@ class RuleModel(PrecisionModel):
                 "this model has no prior whose weight could be changed: fit it with ", Setting("prior"),
                 parameter="prior_weight",
             )  # fmt: skip
+        if "prior" in changes:
+            raise ParameterError("with_rule keeps the prior: another one needs another fit", parameter="prior")
         return self._with_prior(self.fitted_params_["prior"], self.prior_, **changes)
 
     def _with_prior(self, prior: Any, fitted_prior: FittedPrior | None, **changes: Any) -> RuleModel:

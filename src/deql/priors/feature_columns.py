@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, diags_array
 
 from deql._system.lazy import pl
 from deql.errors import DataError, name_some
-from deql.priors.feature_kinds import separator_of
+from deql.priors.feature_kinds import check_kind, separator_of
 
 __all__ = ["ALIKE", "BUCKETS", "FeatureColumn", "learn_column"]
 
@@ -64,6 +64,23 @@ class FeatureColumn:
         """How many features it gives."""
         return len(self.factor)
 
+    def check(self) -> None:
+        """Raise ValueError unless its parts belong to a column of its kind, which a file may say wrongly."""
+        sizes = {
+            "number": (len(self.offset), 0),
+            "embedding": (len(self.offset), 0),
+            "category": (len(self.values), len(self.values)),
+            "tags": (len(self.values), len(self.values)),
+            "text": (BUCKETS, 0),
+            "matrix": (self.width, 0),
+        }
+        if self.kind not in sizes or (self.width, len(self.values)) != sizes[self.kind]:
+            raise ValueError(f"its features' column {self.name!r} is no {self.kind}")
+        if self.kind == "number" and (self.width < 2 or (np.diff(self.offset) <= 0).any()):
+            raise ValueError(f"the knots of its features' column {self.name!r} do not rise")
+        if (self.kind == "matrix") != (self.name == "") or (self.kind == "tags" and not self.separator):
+            raise ValueError(f"its features' column {self.name!r} is no {self.kind}")
+
     def label(self, place: int) -> str:
         """What people call one of its categories or tags: "genre Comedy" of a column genres; a flag by its column."""
         if self.values == _FLAG:
@@ -73,6 +90,8 @@ class FeatureColumn:
 
     def encode(self, raw: Any) -> csr_array:
         """The features of some rows: a series, or for a matrix a sparse one."""
+        if self.kind != "matrix":
+            check_kind(self.name, self.kind, raw)
         found: csr_array = csr_array(self._raw(raw).multiply(self.factor))
         if self.kind in ("tags", "text"):  # of unit length, so that many tags say no more than few
             lengths = np.sqrt(np.asarray(found.multiply(found).sum(axis=1), np.float64).ravel())
@@ -86,6 +105,7 @@ class FeatureColumn:
         """How many rows have a category or a tag that nothing was learned of."""
         if self.kind not in ("category", "tags"):
             return 0
+        check_kind(self.name, self.kind, raw)
         pairs = _pairs(raw, self.kind, self.separator)
         return int(pairs.filter(~pairs["token"].is_in(list(self.values)))["row"].n_unique())
 
@@ -139,8 +159,7 @@ def learn_column(name: str, kind: str, raw: Any) -> FeatureColumn | None:
             separator = separator_of(raw) if kind == "tags" else ""
             pairs = _pairs(raw, kind, separator)
             values = tuple(sorted(pairs["token"].unique().to_list()))
-            told = 1 if raw.dtype == pl.Boolean else 2  # that a flag is set tells those apart that lack it
-            alike = len(values) < told and pairs["row"].n_unique() == len(raw)
+            alike = len(values) < 2 and pairs["row"].n_unique() == len(raw)
             column = FeatureColumn(name, kind, np.ones(0 if alike else len(values)), values=values, separator=separator)
     if not column.factor.any():
         return None
@@ -166,6 +185,10 @@ def _numbers(name: str, series: pl.Series) -> NDArray[np.float64]:
     """Numbers, dates as days, NaN where there is none."""
     if series.dtype == pl.String:
         series = series.str.strip_chars()
+    elif isinstance(series.dtype, pl.Duration):
+        series = series.dt.total_microseconds() / 86_400e6
+    elif isinstance(series.dtype, pl.Time):
+        series = series.cast(pl.Int64) / 86_400e9
     elif series.dtype.is_temporal():
         series = series.cast(pl.Datetime("us"), strict=False).cast(pl.Int64) / 86_400e6
     found: NDArray[np.float64] = series.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()

@@ -10,7 +10,7 @@ import numpy as np
 from deql._system.lazy import pl
 from deql.errors import DataError, ParameterError, did_you_mean, name_some
 
-__all__ = ["KINDS", "choose_kinds", "separator_of"]
+__all__ = ["KINDS", "check_kind", "choose_kinds", "separator_of"]
 
 KINDS = ("number", "category", "tags", "embedding", "text", "ignore")
 """What people can say of a column."""
@@ -38,6 +38,11 @@ def choose_kinds(columns: Mapping[str, Any], titles: str | None, said: Mapping[s
     {'year': 'number', 'genres': 'tags'}
     """
     said = said or {}
+    if not isinstance(said, Mapping):
+        raise ParameterError(
+            f"kinds must be a mapping from columns to kinds, such as {{'year': 'number'}}, got {type(said).__name__}",
+            parameter="kinds",
+        )
     for name, kind in said.items():
         if name not in columns:
             raise DataError(f"the features have no column {name!r} for kinds: they have {name_some([*columns], 12)}")
@@ -48,8 +53,42 @@ def choose_kinds(columns: Mapping[str, Any], titles: str | None, said: Mapping[s
             )
     chosen = {}
     for name, series in columns.items():
-        chosen[name] = said.get(name) or ("ignore" if name == titles else _guess(name, series))
+        chosen[name] = said.get(name) or ("ignore" if name == titles else _guess(series))
+        if chosen[name] != "ignore":
+            check_kind(name, chosen[name], series)
     return chosen
+
+
+def check_kind(name: str, kind: str, series: pl.Series) -> None:
+    """DataError unless such values can be of this kind.
+
+    Examples
+    --------
+    >>> check_kind("year", "number", pl.Series([[1995]]))
+    Traceback (most recent call last):
+    ...
+    deql.errors.DataError: the features' column 'year' holds List(Int64) values, which are no number: leave it out...
+    """
+    dtype, inner = series.dtype, getattr(series.dtype, "inner", None)
+    match kind:
+        case "number":
+            fits = dtype.is_numeric() or dtype.is_temporal() or dtype in (pl.String, pl.Boolean, pl.Null)
+        case "embedding":
+            fits = dtype == pl.Null or (inner is not None and (inner.is_numeric() or inner in (pl.Boolean, pl.Null)))
+        case "text":
+            fits = _plain(dtype)
+        case _:
+            fits = _plain(dtype if inner is None else inner)
+    if not fits:
+        raise DataError(
+            f"the features' column {name!r} holds {dtype} values, which are no {kind}: leave it out, or say kinds with "
+            "another, such as 'ignore'"
+        )
+
+
+def _plain(dtype: pl.DataType) -> bool:
+    """Whether values can be written as text."""
+    return not dtype.is_nested() and dtype not in (pl.Binary, pl.Object)
 
 
 def separator_of(series: pl.Series) -> str:
@@ -66,24 +105,17 @@ def separator_of(series: pl.Series) -> str:
     return next(present, _SEPARATORS[0])
 
 
-def _guess(name: str, series: pl.Series) -> str:
+def _guess(series: pl.Series) -> str:
     kind = series.dtype
     if kind == pl.Boolean:
         return "category"
     if kind.is_numeric() or kind.is_temporal():
         return "number"
     if isinstance(kind, pl.List | pl.Array):
-        inner = kind.inner
-        if (isinstance(inner, pl.DataType) and inner.is_float()) or isinstance(kind, pl.Array):
-            return "embedding"
-        return "tags"
-    if kind in (pl.Categorical, pl.Enum):
-        return "category"
-    if kind == pl.Null:
-        return "category"
-    if kind != pl.String:
-        raise DataError(f"the features' column {name!r} holds {kind} values: leave it out, or say kinds with 'ignore'")
-    return _guess_text(series)
+        inner: Any = kind.inner
+        numbers = inner.is_float() or (isinstance(kind, pl.Array) and inner.is_numeric())
+        return "embedding" if numbers else "tags"
+    return _guess_text(series) if kind == pl.String else "category"
 
 
 def _guess_text(series: pl.Series) -> str:

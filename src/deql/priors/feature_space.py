@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, vstack
 
+from deql.data.matrices import check_compressed
 from deql.io.container import Arrays, pack_text, unpack_text
+from deql.io.model_file import fact, refuse_infinite, vector
 from deql.priors.feature_columns import ALIKE, FeatureColumn
 from deql.priors.prior import PriorWeights
 
@@ -146,21 +148,28 @@ class FeatureSpace:
     def from_state(cls, arrays: Arrays, facts: dict[str, Any]) -> FeatureSpace:
         """What :meth:`state` gave; raises ValueError, TypeError or KeyError if it is not of a space."""
         values = unpack_text("features_names", arrays).tolist() if "features_names_ends" in arrays else []
-        factor, offset = arrays["features_factor"], arrays["features_offset"]
-        columns, at, before, named = [], 0, 0, 0
-        for fact in facts["features"]["columns"]:
-            width, offsets, texts = (int(fact[name]) for name in ("width", "offsets", "values"))
-            columns.append(
-                FeatureColumn(
-                    str(fact["name"]), str(fact["kind"]), np.array(factor[at : at + width]), float(fact["weight"]),
-                    np.array(offset[before : before + offsets]), tuple(values[named : named + texts]),
-                    str(fact["separator"]),
-                )
-            )  # fmt: skip
-            at, before, named = at + width, before + offsets, named + texts
-        basis = arrays["features_basis"]
-        parts = (arrays["features_values"], arrays["features_indices"], arrays["features_indptr"])
-        features = csr_array(parts, shape=(len(parts[2]) - 1, at))
-        if basis.shape[:1] != (at,) or len(factor) != at or len(offset) != before or len(values) != named:
+        told = facts["features"]["columns"]
+        widths, offsets, texts = ([fact(one, name, int) for one in told] for name in ("width", "offsets", "values"))
+        basis, n_features = arrays["features_basis"], sum(widths)
+        if basis.shape[:1] != (n_features,) or len(values) != sum(texts):
             raise ValueError("its features and what was learned of them differ in number")
-        return cls(tuple(columns), features, basis, float(facts["features"]["strength"]))
+        factor = vector(arrays, "features_factor", n_features)
+        offset = vector(arrays, "features_offset", sum(offsets))
+        columns, at, before, named = [], 0, 0, 0
+        for one, width, known, text in zip(told, widths, offsets, texts, strict=True):
+            column = FeatureColumn(
+                str(one["name"]), str(one["kind"]), factor[at : at + width], fact(one, "weight", float),
+                offset[before : before + known], tuple(values[named : named + text]), str(one["separator"]),
+            )  # fmt: skip
+            column.check()
+            columns.append(column)
+            at, before, named = at + width, before + known, named + text
+        if not columns or len({column.name for column in columns}) < len(columns):
+            raise ValueError("its features' columns are not one or more, each of another name")
+        parts = (arrays["features_values"], arrays["features_indices"], arrays["features_indptr"])
+        features = csr_array(parts, shape=(len(parts[2]) - 1, n_features))
+        check_compressed(features)
+        if basis.ndim != 2 or {basis.dtype, features.dtype} != {np.dtype(np.float32)}:
+            raise ValueError(f"its features are of {features.dtype}, and their basis {basis.ndim}-d of {basis.dtype}")
+        refuse_infinite("features", features.data, basis)
+        return cls(tuple(columns), features, basis, fact(facts["features"], "strength", float))

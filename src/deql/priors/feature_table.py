@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,8 @@ __all__ = ["MATRIX", "FeatureTable", "open_features", "typed_ids"]
 
 MATRIX = ""
 """Name of the one column of a table that is a matrix."""
+
+_WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +114,8 @@ def open_features(source: Any, item: Choice = None) -> FeatureTable:
 def check_matrix(source: Any) -> csr_array:
     """A matrix of features as sparse numbers; DataError unless it is one and all of them are finite."""
     try:
-        given: Any = source if issparse(source) else np.asarray(source, np.float64)
-        if given.ndim != 2:
+        given: Any = source if issparse(source) else np.asarray(source)
+        if given.ndim != 2 or given.dtype.kind == "c":
             raise ValueError
         matrix: csr_array = csr_array(given).astype(np.float64)
     except (TypeError, ValueError):
@@ -144,14 +147,14 @@ def typed_ids(keys: list[str], like: NDArray[Any], name: str) -> NDArray[Any]:
         typed = np.empty(len(keys), object)
         typed[:] = keys
         return typed
-    try:
-        return np.array([int(key) for key in keys], np.int64)
-    except (ValueError, OverflowError):
-        wrong = next(key for key in keys if not key.lstrip("-").isdigit() or abs(int(key)) >= 2**63)
+    # As whole numbers are written: 07 would be item 7 once more.
+    wrong = next((key for key in keys if not _WHOLE.fullmatch(key) or not -(2**63) <= int(key) < 2**63), None)
+    if wrong is not None:
         raise DataError(
             f"{name} has an item {wrong!r}, and the ids of the interactions are whole numbers: leave it out, or read "
             "the interactions with ids as text"
-        ) from None
+        )
+    return np.array([int(key) for key in keys], np.int64)
 
 
 def _of_mapping(given: Mapping[Any, Any]) -> FeatureTable:
@@ -162,6 +165,8 @@ def _of_mapping(given: Mapping[Any, Any]) -> FeatureTable:
     if all(isinstance(row, Mapping) for row in given.values()):
         names = {column: None for row in given.values() for column in row}
         columns = {str(column): [row.get(column) for row in given.values()] for column in names}
+        if not columns:
+            raise DataError(f"{name} has items and nothing else: it needs features by name")
         try:
             frame = pl.DataFrame({column: pl.Series(values) for column, values in columns.items()})
         except (TypeError, ValueError, pl.exceptions.PolarsError):
@@ -172,11 +177,12 @@ def _of_mapping(given: Mapping[Any, Any]) -> FeatureTable:
         rows = [
             np.asarray(getattr(row, "todense", lambda row=row: row)(), np.float64).ravel() for row in given.values()
         ]
-        return FeatureTable(name, keys, {MATRIX: check_matrix(np.stack(rows))})
+        matrix = np.stack(rows)
     except (TypeError, ValueError):
         raise DataError(
             f"{name} must have, for each item, features by name or rows of numbers that are as long as each other"
         ) from None
+    return FeatureTable(name, keys, {MATRIX: check_matrix(matrix)})
 
 
 _KEY = "\0item"
@@ -196,6 +202,8 @@ def _id_place(names: list[str], source: str, item: Choice) -> int:
     place = find_known(names, "item")
     if place is None:
         place = next((place for place, name in enumerate(names) if name.lower() == "id"), None)
+    if place is None and not names:
+        raise DataError(f"{source} is empty: it needs a column of items, and others of their features")
     if place is None:
         raise DataError(
             f"{source} has no column that looks like the item's: say ",
@@ -221,7 +229,8 @@ def _of_frame(frame: pl.DataFrame, key: str, name: str) -> FeatureTable:
         raise DataError(
             f"{name} has item {twice!r} in rows {first + 1:,} and {second + 1:,}: leave one row for each item"
         )
-    columns = {column: frame[column] for column in frame.columns if column != key}
+    # A column without a name is the index that pandas writes.
+    columns = {column: frame[column] for column in frame.columns if column not in (key, MATRIX)}
     if not columns:
         raise DataError(f"{name} has ids and nothing else: it needs a column of features")
     return FeatureTable(name, tuple(keys.to_list()), columns, _titles(columns))

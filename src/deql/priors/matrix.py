@@ -94,6 +94,8 @@ def as_prior(given: Any) -> Prior | None:
     hint = ""
     if isinstance(given, type) and issubclass(given, Prior):
         hint = f": say {given.__name__}()"
+    elif isinstance(given, str):
+        hint = ": say deql.priors.LowPass()"
     elif hasattr(given, "recommend"):
         hint = ": say deql.priors.Model(model)"
     got = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

@@ -24,6 +24,8 @@ from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.priors.matrix import as_prior
+from deql.priors.saved import SavedPrior
+from deql.priors.specs import prior_spec
 from deql.ranking.histories import allowed_columns, allowed_items, known_columns, weighted_columns
 from deql.serve.catalogue import Catalogue
 from deql.serve.schemas import OWN_RULE, ApiError, RuleOverrides
@@ -186,7 +188,8 @@ class ServingModel:
         """The prior that the model was fitted with, in words; None if there was none."""
         if not isinstance(self.model, LinearAutoencoder) or self.model.prior_ is None:
             return None
-        return repr(as_prior(self.model.fitted_params_["prior"]))
+        prior = as_prior(self.model.fitted_params_["prior"])
+        return prior_spec(prior) if isinstance(prior, SavedPrior) else repr(prior)
 
     def ruled(self, rule: RuleOverrides) -> Recommender:
         """The model with another rule on the same P: O(n) the first time, then remembered for a while."""

@@ -264,6 +264,8 @@ def _prepare(
         held = replace(held, final=final)
     full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
+    if chosen.prior is not None:
+        chosen.variants(held.train.n_items, min(held.train.matrix.shape))  # before a journal is begun
     small = _screening(held, dtype, seed) if prune and (search == "optuna" or len(points) >= _LEAST_POINTS) else None
     kind = "grid" if search == "walk" and len(points) < _LEAST_POINTS else search
     if chosen.prior is not None and asked.limited:

@@ -7,7 +7,7 @@ import { OWN, change } from "./state.js";
 import { explainB } from "./what.js";
 
 const POWERS = [-0.5, 1];
-const WEIGHTS = [0, 1];
+const WEIGHTS = [0, 2];
 
 /** Builds the controls of a model with the rule `own` and these parameters; returns what draws a state on them. */
 export function sliders(own, scale, { dropout = 0, xi = null }) {
