@@ -34,9 +34,9 @@ class PriorOptions:
             help="lowpass:rank=512, features:items.parquet,l2=10, model:last-month.deql, or none.", metavar="PRIOR"
         ),
     ] = None
-    prior_weight: Annotated[
-        float | None, typer.Option(help="Share of the ridge that pulls towards the prior (1).")
-    ] = None
+    prior_weight: Annotated[float | None, typer.Option(help="Share of the ridge that pulls towards the prior (1).")] = (
+        None
+    )
     item_features: Annotated[
         Path | None,
         typer.Option(help="Table of items' features, also of new ones: --prior features:FILE.", metavar="FILE"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import coo_array, issparse
 
 from deql._system.formatting import show_bytes
 from deql._system.machine import free_memory
@@ -71,6 +71,15 @@ class Matrix(Prior):
     def config(self) -> dict[str, Any]:
         """Its name: the numbers are not serialised."""
         return {"prior": "matrix"}
+
+    def _contents(self) -> dict[str, NDArray[Any]]:
+        given = self.W if _is_pair(self.W) else (self.W,)
+        found = {}
+        for place, one in enumerate(given):
+            stored = coo_array(one) if issparse(one) else None
+            parts = [np.asarray(one)] if stored is None else [*stored.coords, stored.data]
+            found |= {f"{place} {part}": np.ascontiguousarray(values) for part, values in enumerate(parts)}
+        return found
 
 
 def as_prior(given: Any) -> Prior | None:

@@ -23,7 +23,7 @@ from deql.tuning.prior_space import PRIOR_PARAMETERS, Variant
 from deql.tuning.space import PARAMETERS, PLAIN, WITHOUT_PRIOR, Point, RuleParameters, Space, format_parameters
 from deql.tuning.trial import Trial
 from deql.tuning.trials import TrialStore
-from deql.tuning.tuning_result import BaselineComparison, BCurve, PriorComparison, Tie, Tuning
+from deql.tuning.tuning_result import BaselineComparison, BCurve, PriorComparison, Tie, Tuning, is_beyond_choosing
 
 __all__ = ["CURVE", "select_winner"]
 
@@ -55,8 +55,8 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     def is_above_floor(row: Row) -> bool:
         return floor is None or sign * row[store.metrics[0]] >= sign * floor[store.metrics[0]]
 
-    if rows and floor is not None and not is_above_floor(rows[0]):
-        rows = [floor, *rows]
+    if rows and floor is not None and not is_above_floor(_best(rows, with_prior=False)):
+        rows = sorted([floor, *rows], key=lambda row: -sign * float(row[store.metrics[0]]))
     failures = [
         f"{format_parameters(trial.point._asdict())} ({trial.failure})"
         for known in (store.trials, store.screened) for trial in known.values() if trial.failure is not None
@@ -66,20 +66,17 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     begin, fitted = time.perf_counter(), None
     end = next((record for record in reversed(store.journal.records) if record["step"] == "end"), None)
     _check_end(end, store.journal.path)
-    # Journals of earlier versions have no tie: there the first was the winner.
-    if (
-        end is None
-        or (end.get("tie") or {"parameters": end.get("best")})["parameters"] != as_json(rows[0])
-        or end.get("complete") != complete
-    ):
+    if end is None or not _is_end_of(end, rows) or end.get("complete") != complete:
         facts, fitted = _examine(store, rows, baselines, is_above_floor)
         store.journal.append({
             "step": "end", **facts, "popularity": popularity_values(store), "complete": complete,
             "seconds": time.perf_counter() - begin,
         })  # fmt: skip
         end, begin = store.journal.records[-1], time.perf_counter()
-    tie = Tie(rows[0], *(_numbers(end["tie"][name]) for name in ("difference", "error"))) if end.get("tie") else None
-    winner = rows[0] if tie is None else next((row for row in rows if as_json(row) == end.get("best")), None)
+    prior = _prior_comparison(end)
+    leader = _leader(rows, prior)
+    tie = Tie(leader, *(_numbers(end["tie"][name]) for name in ("difference", "error"))) if end.get("tie") else None
+    winner = leader if tie is None else next((row for row in rows if as_json(row) == end.get("best")), None)
     if winner is None:
         raise _damaged_end(store.journal.path)
     model = _final_model(store, winner, fitted)
@@ -100,7 +97,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
         ridges=space.ridges(trainer.mean_diagonal(winner["user_power"])), points=points,
         inverses=sum(trial.failure is None for trial in store.trials.values()),
         left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
-        tie=tie, prior=_prior_comparison(end), baselines=baselines, baseline_errors=errors,
+        tie=tie, prior=prior, baselines=baselines, baseline_errors=errors,
         baseline_inverses=sum(trial.failure is None for trial in store.baselines.values()),
     )  # fmt: skip
 
@@ -124,14 +121,33 @@ def _check_end(end: dict[str, Any] | None, path: Path | None) -> None:
         raise _damaged_end(path) from None
 
 
+def _is_end_of(end: dict[str, Any], rows: list[Row]) -> bool:
+    """Whether the end that a journal has was found from the same leaders."""
+    prior, with_prior = _prior_comparison(end), _best(rows, with_prior=True)
+    if prior is None and with_prior is not None:
+        return False
+    if prior is not None:
+        leaders = [as_json(with_prior), as_json(_best(rows, with_prior=False))]
+        if leaders != [prior.parameters, prior.without]:
+            return False
+    # Journals of earlier versions have no tie: there the first was the winner.
+    return bool((end.get("tie") or {"parameters": end.get("best")})["parameters"] == as_json(_leader(rows, prior)))
+
+
 def _prior_comparison(end: dict[str, Any]) -> PriorComparison | None:
     """What a prior was worth, where one was tried; journals of earlier versions have none."""
     told = end.get("prior")
     if not told:
         return None
-    found = PriorComparison(told["parameters"], told["without"], _numbers(told["difference"]), _numbers(told["error"]))
-    found.difference + found.error + len(found.parameters) + len(found.without)  # raises if these make no sense
-    return found
+    size, error = _numbers(told["difference"]) + 0.0, _numbers(told["error"]) + 0.0
+    if len(told["parameters"]) != len(told["without"]):
+        raise ValueError("these are no two rows of one table")
+    return PriorComparison(told["parameters"], told["without"], size, error, bool(told["taken"]))
+
+
+def _leader(rows: list[Row], prior: PriorComparison | None) -> Row:
+    """The best model, of those with a prior only where that was taken."""
+    return _best(rows, with_prior=prior is not None and prior.taken)
 
 
 def _final_model(store: TrialStore, winner: Row, fitted: DEQL | None) -> Any:
@@ -173,21 +189,19 @@ def _examine(
     store: TrialStore, rows: list[Row], baselines: dict[str, Row], allowed: Callable[[Row], bool]
 ) -> tuple[dict[str, Any], DEQL]:
     """The winner, its curve over b, what it is compared with and how many users did that; and a model on its P."""
-    metric, trainer, leader = store.metrics[0], store.full, rows[0]
-    alone = next((row for row in rows if _variant(row) is None), None)
+    metric, trainer = store.metrics[0], store.full
+    prior = _compare_prior(store, rows)
+    leader = _leader(rows, prior)
     # Like is compared with like: with a prior, b = 0 has it, too.
-    alike = [row for row in rows if _variant(row) == _variant(leader)]
-    searched = next((row for row in alike if row["b"] == 0), None)
-    compared = baselines | ({} if searched is None else {_ZERO: searched}) | ({} if alone is None else {_ALONE: alone})
+    searched = next((row for row in rows if _variant(row) == _variant(leader) and row["b"] == 0), None)
+    compared = baselines | ({} if searched is None else {_ZERO: searched})
     # What has another P first, so that two inverses are never there at once. What an earlier run measured is not kept.
     theirs = {
         name: store.kept(name, Point.of(row), _rule(row)) or _values(store, [row])[0]
         for name, row in compared.items() if Point.of(row) != Point.of(leader)
     }  # fmt: skip
-    mine = [row for row in rows if Point.of(row) == Point.of(leader) and _variant(row) in (None, _variant(leader))]
+    mine = [row for row in rows if (Point.of(row), _variant(row)) == (Point.of(leader), _variant(leader))]
     found = _values(store, mine)
-    if alone is not None and alone not in mine:
-        mine, found = [*mine, alone], [*found, theirs[_ALONE]]
     if store.journal.path is not None and not math.isclose(
         found[0].means[metric], leader[metric], rel_tol=_ROUNDING, abs_tol=_ROUNDING
     ):
@@ -197,16 +211,8 @@ def _examine(
         )
     place = _simplest_tied(mine, [one.per_user[metric] for one in found], allowed)
     winner, best = mine[place], found[place]
-    if _variant(winner) != _variant(leader):  # the simpler one has no prior, and neither has its b = 0
-        searched = next((row for row in rows if _variant(row) is None and row["b"] == 0), None)
-        theirs.pop(_ZERO, None)
-        compared.pop(_ZERO, None)
-        if searched is not None:
-            compared[_ZERO] = searched
     compared.setdefault(_ZERO, winner | {"b": 0.0, "xi": None})
-    known = {id(row): one for row, one in zip(mine, found, strict=True)}
-    here = [name for name, row in compared.items() if name not in theirs and id(row) not in known]
-    theirs |= {name: known[id(row)] for name, row in compared.items() if name not in theirs and id(row) in known}
+    here = [name for name in compared if name not in theirs]
     bs = sorted({*CURVE, *([] if winner["b"] is None else [winner["b"]])})
     over = [winner | {"b": b, "xi": None} for b in bs]
     beside = _values(store, [*(compared[name] for name in here), *over])
@@ -224,34 +230,43 @@ def _examine(
         tie = vars(Tie(leader, float(np.abs(lead.mean())), standard_error(lead)))
     rival = _compare(metric, best, theirs[_ZERO], compared[_ZERO], searched is not None)
     errors = {name: standard_error(best.per_user[metric] - theirs[name].per_user[metric]) for name in baselines}
-    prior = None
-    if store.prior is not None and alone is not None and (with_prior := _best_with_prior(rows)) is not None:
-        its = known.get(id(with_prior)) or _values(store, [with_prior])[0]
-        lead = its.per_user[metric] - theirs[_ALONE].per_user[metric]
-        prior = vars(PriorComparison(with_prior, alone, float(lead.mean()), standard_error(lead)))
     fitted = trainer.fit(Point.of(winner))
     facts = {
-        "best": winner, "tie": tie, "prior": prior, "curve": vars(over_b), "rival": vars(rival),
+        "best": winner, "tie": tie, "prior": None if prior is None else vars(prior), "curve": vars(over_b), "rival": vars(rival),
         "judged": len(best.users),
         "baselines": {name: {"parameters": row, "error": errors[name]} for name, row in baselines.items()},
     }  # fmt: skip
     return facts, fitted
 
 
+def _compare_prior(store: TrialStore, rows: list[Row]) -> PriorComparison | None:
+    """The best model with a prior against the best without, on the same users; None where none was tried."""
+    trials, row, alone = store.prior, _best(rows, with_prior=True), _best(rows, with_prior=False)
+    if trials is None or row is None:
+        return None
+    metric = store.metrics[0]
+    without = store.kept(_ALONE, Point.of(alone), _rule(alone)) or _values(store, [alone])[0]
+    lead = _values(store, [row])[0].per_user[metric] - without.per_user[metric]
+    difference, error = float(lead.mean()), standard_error(lead)
+    gain = -difference if lower_is_better(metric) else difference
+    # Validation users have nothing of items that nobody has, so that what these are worth cannot be seen here.
+    is_clear = is_beyond_choosing(gain, error)
+    taken = gain > 0 or not is_clear if trials.adds_items else gain > 0 and is_clear
+    return PriorComparison(row, alone, difference, error, taken)
+
+
 def _simplest_tied(rows: list[Row], values: list[NDArray[np.float64]], allowed: Callable[[Row], bool]) -> int:
     """The place of the simplest model that is tied with the first, which is the best, on the same users.
 
-    Simpler is what has no prior, then what has fewer of b (or ξ) and popularity_power that are not 0; of equally simple
-    ones the better.
+    Simpler is what has fewer of b (or ξ) and popularity_power that are not 0; of equally simple ones the better.
     """
 
     def is_candidate(place: int) -> bool:
         lead = values[0] - values[place]
         return place == 0 or (allowed(rows[place]) and is_tied(float(lead.mean()), standard_error(lead)))
 
-    def simplicity(place: int) -> tuple[bool, int, int]:
-        row = rows[place]
-        return _variant(row) is not None, sum(bool(row[name]) for name in ("b", "xi", "popularity_power")), place
+    def simplicity(place: int) -> tuple[int, int]:
+        return sum(bool(rows[place][name]) for name in ("b", "xi", "popularity_power")), place
 
     return min(filter(is_candidate, range(len(rows))), key=simplicity)
 
@@ -299,8 +314,9 @@ def _variant(row: Row) -> Variant | None:
     return Variant(row["prior_rank"], row["prior_power_in"]) if row["prior_weight"] else None
 
 
-def _best_with_prior(rows: list[Row]) -> Row | None:
-    return next((row for row in rows if _variant(row) is not None), None)
+def _best(rows: list[Row], with_prior: bool) -> Any:
+    """The first row with a prior, or without; None if there is none, but where any has a model, one without has."""
+    return next((row for row in rows if (_variant(row) is not None) == with_prior), None)
 
 
 def _values(store: TrialStore, rows: list[Row]) -> list[Evaluation]:
