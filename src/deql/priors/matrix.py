@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, issparse
+from scipy.sparse import csr_array, issparse
 
 from deql._system.formatting import show_bytes
 from deql._system.machine import free_memory
@@ -73,12 +73,13 @@ class Matrix(Prior):
         return {"prior": "matrix"}
 
     def _contents(self) -> dict[str, NDArray[Any]]:
-        given = self.W if _is_pair(self.W) else (self.W,)
-        found = {}
-        for place, one in enumerate(given):
-            stored = coo_array(one) if issparse(one) else None
-            parts = [np.asarray(one)] if stored is None else [*stored.coords, stored.data]
-            found |= {f"{place} {part}": np.ascontiguousarray(values) for part, values in enumerate(parts)}
+        factors = self.W if _is_pair(self.W) else (self.W,)
+        found: dict[str, NDArray[Any]] = {}
+        for place, factor in enumerate(factors):
+            given: Any = factor
+            stored = csr_array(given) if issparse(factor) else None
+            parts = [np.asarray(given)] if stored is None else [stored.indptr, stored.indices, stored.data]
+            found |= {f"{place} {part}": values for part, values in enumerate(parts)}
         return found
 
 

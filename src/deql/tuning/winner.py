@@ -147,7 +147,8 @@ def _prior_comparison(end: dict[str, Any]) -> PriorComparison | None:
 
 def _leader(rows: list[Row], prior: PriorComparison | None) -> Row:
     """The best model, of those with a prior only where that was taken."""
-    return _best(rows, with_prior=prior is not None and prior.taken)
+    found: Row = _best(rows, with_prior=prior is not None and prior.taken)
+    return found
 
 
 def _final_model(store: TrialStore, winner: Row, fitted: DEQL | None) -> Any:
@@ -232,8 +233,8 @@ def _examine(
     errors = {name: standard_error(best.per_user[metric] - theirs[name].per_user[metric]) for name in baselines}
     fitted = trainer.fit(Point.of(winner))
     facts = {
-        "best": winner, "tie": tie, "prior": None if prior is None else vars(prior), "curve": vars(over_b), "rival": vars(rival),
-        "judged": len(best.users),
+        "best": winner, "tie": tie, "prior": None if prior is None else vars(prior), "curve": vars(over_b),
+        "rival": vars(rival), "judged": len(best.users),
         "baselines": {name: {"parameters": row, "error": errors[name]} for name, row in baselines.items()},
     }  # fmt: skip
     return facts, fitted
