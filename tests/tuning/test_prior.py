@@ -155,6 +155,26 @@ def test_a_search_that_was_cut_goes_on_with_the_same_result(split, tuning, tmp_p
             deql.tune(split, SPACE, journal=path)
 
 
+def test_the_default_space_takes_a_low_pass_that_helps_and_goes_on_with_it(tmp_path):
+    split, path = deql.split_strong(truth(900), 0.2, 0.6), tmp_path / "j"
+    found = deql.tune(split, journal=path, baselines=False)
+    assert found.prior.taken
+    assert found.prior.difference > 2 * found.prior.error
+    assert "prior=lowpass" in found.spec
+    tested = deql.evaluate(
+        [found.model, deql.tune(split, prior="none", baselines=False).model], split.test, ["ndcg@20"]
+    )
+    assert tested[0].means["ndcg@20"] > tested[1].means["ndcg@20"]
+    lines = path.read_bytes().splitlines(keepends=True)
+    records = [json.loads(line) for line in lines]
+    places = [place for place, one in enumerate(records) if one.get("step") == "prior"]
+    walked = {(one["l2"], one["dropout"], one["user_power"]) for one in records if one.get("step") == "prior"}
+    assert len(walked) > 1
+    for stop in (places[1], len(lines) - 1):
+        path.write_bytes(b"".join(lines[:stop]))
+        assert findings(deql.tune(split, journal=path, baselines=False)) == findings(found)
+
+
 def test_other_priors_are_other_searches(split, tmp_path):
     path = tmp_path / "j"
     small = SPACE | {"l2": 2, "dropout": 0.5}
