@@ -7,9 +7,9 @@ Tenths of the items, drawn at random, lose all their interactions, one at a time
 who have others. Three tenths are read, and a fourth is the validation part: every setting is chosen on it, once, where
 none of the other three has any interaction either. Numbers are means over the three, ± their standard error.
 
-Lists are made (a) of the cold items alone, and (b) of all items that a user does not have. (b) asks more: how popular an
-item will be cannot be known, so that whoever knows what is popular gives warm items first, and is right to. How far cold
-items come up among all is up to ``prior_weight``, and what that costs on warm items is shown beside it.
+Lists are made (a) of the cold items alone, and (b) of all items that a user does not have. (b) asks more: how popular
+an item will be cannot be known, so that whoever knows what is popular gives warm items first, and is right to. How far
+cold items come up among all is up to ``prior_weight``, and what that costs on warm items is shown beside it.
 
 Popularity knows nothing of cold items: among them its order is a random one, and among all it lists none. *Content*
 ranks by the cosine of an item's features with the sum of the history's. LightFM learns vectors of features (and of
@@ -44,8 +44,8 @@ from deql.priors import ItemFeatures
 
 K = 20
 READ = 3
-L2 = (50.0, 200.0, 800.0)
-FEATURE_L2 = (0.3, 3.0, 30.0)
+L2 = (10.0, 50.0, 200.0, 800.0)
+FEATURE_L2 = (0.3, 3.0, 30.0, 300.0)
 PRIOR_WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0)
 DROPOUT = 0.5
 LIGHTFM = tuple(product((32, 64), (10, 40)))

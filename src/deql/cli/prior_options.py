@@ -59,7 +59,7 @@ class PriorOptions:
 
 
 def typed_prior(prior: str | None, item_features: Path | None, searched: bool) -> dict[str, Any]:
-    """``prior`` as it was typed, or nothing; a low pass of which nothing is said is left to a search, if there is one."""
+    """``prior`` as it was typed, or nothing; a low pass of which nothing is said is left to a search that follows."""
     if prior is not None and item_features is not None:
         raise ParameterError(
             "--item-features is a prior of its own: leave out --prior, or say "

@@ -1,8 +1,8 @@
 """The stages of a search that are about a prior, after the one that found the best point without.
 
 At that point the prior's variants, by steps to a better neighbour: each is a pass over the users, and the first of each
-power a product with P. If one of them may come out clearly better, a short walk around the point with it, as l2, dropout
-and user_power move with a prior; and in the end every b with the best weight and power_out.
+power a product with P. If one of them may come out clearly better, a short walk around the point with it, as l2,
+dropout and user_power move with a prior; and in the end every b with the best weight and power_out.
 """
 
 from __future__ import annotations
