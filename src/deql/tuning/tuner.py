@@ -130,7 +130,8 @@ def tune(
         is what came last (leave-last, time) and it has no validation part, else as random.
     prior : {"lowpass", "none"} or Prior, optional
         What is tried as a prior in place of what the space has (the default one a low pass): its weight is searched,
-        and the axes of a low pass. The model without a prior is always among what is compared, and wins ties.
+        and the axes of a low pass. It is taken if its gain over the best model without one is clear (two standard
+        errors), or, where it has items that nobody has, unless its loss is.
 
     Returns
     -------
