@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -260,3 +261,83 @@ def test_models_with_priors_are_compared_by_name(capsys, tmp_path):
         "DEQL l2=5", "DEQL l2=5 prior=lowpass prior_rank=9", "DEQL l2=5 prior=lowpass prior_rank=9 prior_weight=3",
     ]  # fmt: skip
     assert len({one["means"]["ndcg@20"] for one in found["models"]}) == 3
+
+
+SEARCH = ["--l2", "2", "--dropout", "0.3", "--user-power", "0", "--b", "0,1", "--popularity-power", "0"]
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    """Users who keep to a kind of items, when they had them, and what kind these are; of two nobody has any."""
+    path = tmp_path_factory.mktemp("groups")
+    generator = np.random.default_rng(0)
+    rows = [
+        (user, int(item), 100 * user + place)
+        for user in range(150)
+        for place, item in enumerate(generator.permutation(np.arange(user % 4, 40, 4))[:4])
+    ]
+    pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row").write_csv(path / "log.csv")
+    kinds = {"item": list(range(42)), "kind": [f"kind {item % 4}" for item in range(42)]}
+    pl.DataFrame(kinds).write_csv(path / "items.csv")
+    assert run(["fit", str(path / "log.csv"), "--l2", "2", "-o", str(path / "before.deql")]) == 0
+    return path
+
+
+@pytest.mark.parametrize("way", ["--item-features", "--prior"])
+def test_a_search_takes_features_and_new_items(groups, capsys, tmp_path, way):
+    given = groups / "items.csv" if way == "--item-features" else f"features:{groups / 'items.csv'},l2=2"
+    tuned = ["tune", groups / "log.csv", *SEARCH, way, given, "--refit", "all", "-o", tmp_path / "m.deql"]
+    found, err = answer(capsys, *tuned)
+    assert "2 items that nobody has" in err
+    assert found["prior"]["taken"]
+    model = deql.load(tmp_path / "m.deql")
+    assert {40, 41} <= set(model.items_.tolist())
+    assert model.prior_.features is not None
+    assert run(["add-items", str(tmp_path / "m.deql"), str(groups / "items.csv"), "-o", str(tmp_path / "n.deql")]) == 2
+    again, _ = answer(capsys, *tuned)  # from its journal
+    assert again["best"] == found["best"]
+    assert "--item-features is a prior of its own" in refusal(
+        capsys, *tuned, "--item-features", groups / "items.csv", "--prior", "lowpass"
+    )
+
+
+def test_a_search_takes_a_model_as_prior(groups, capsys, tmp_path):
+    found, _ = answer(
+        capsys, "tune", groups / "log.csv", *SEARCH, "--prior", f"model:{groups / 'before.deql'}",
+        "--prior-weight", "0.5,1", "-o", tmp_path / "m.deql",
+    )  # fmt: skip
+    assert found["space"]["prior"] == {"prior": "model", "other": "DEQL"}
+    assert found["prior"] is not None
+    assert "there is no prior 'lowpas'" in refusal(
+        capsys, "tune", groups / "log.csv", "--prior", "lowpas", "-o", tmp_path / "n.deql"
+    )
+    assert not (tmp_path / "n.deql").exists()
+
+
+def test_a_low_pass_alone_is_searched_and_one_with_parameters_is_taken_as_it_is(groups, capsys, tmp_path):
+    out = ["-o", tmp_path / "m.deql"]
+    found, _ = answer(capsys, "tune", groups / "log.csv", *SEARCH, "--prior", "lowpass", *out)
+    assert found["space"]["prior"] == "lowpass"
+    (tmp_path / "m.tuning.jsonl").unlink()
+    found, _ = answer(capsys, "tune", groups / "log.csv", *SEARCH, "--prior", "lowpass:rank=3", *out)
+    assert found["space"]["prior"] == {"prior": "lowpass", "rank": 3, "power_in": 0.0, "power_out": 0.6}
+    auto = ["fit", groups / "log.csv", "--auto", "--l2", "2", "--dropout", "0.3"]
+    answer(capsys, *auto, "--prior", "lowpass", "-o", tmp_path / "a.deql")  # not of rank 512, which there is not
+
+
+def test_auto_takes_features_and_new_items(groups, capsys, tmp_path):
+    features = ["--item-features", groups / "items.csv", "--l2", "2", "--dropout", "0.3"]
+    found, _ = answer(capsys, "fit", groups / "log.csv", "--auto", *features, "--keep-data", "-o", tmp_path / "m.deql")
+    assert found["prior"]["further_items"] == 2
+    model = deql.load(tmp_path / "m.deql")
+    assert {40, 41} <= set(model.recommend([[0, 4]], k=42).ids[0].tolist())
+
+
+def test_the_end_of_histories_is_held_out_of_a_table_with_times(groups, capsys, tmp_path):
+    asked = ["tune", groups / "log.csv", *SEARCH, "--prior", "none", "--protocol", "weak", "--validation", "last"]
+    found, _ = answer(capsys, *asked, "-o", tmp_path / "m.deql")
+    assert "the last 10% of each user's items were held out, by time" in found["how"]
+    told_next = told(capsys, *asked, "-o", tmp_path / "m.deql").out
+    assert "--protocol weak --validation 0" in told_next.replace("\n", " ")  # the split whose test part was not read
+    found, _ = answer(capsys, *asked[:-4], "--validation", "last", "-o", tmp_path / "n.deql")
+    assert "of whom what came last was held out, by time" in found["how"]

@@ -4,19 +4,22 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 import deql
 from deql import DEQL
 from deql.errors import JournalError, ParameterError
-from deql.priors import LowPass, Matrix
+from deql.priors import ItemFeatures, LowPass, Matrix
 from deql.tuning import forecast_tuning
 from deql.tuning.prior_factors import PriorFactors
 from deql.tuning.prior_space import Variant, VariantGrid, ranks_around
 from deql.tuning.space import NAMED, PARAMETERS, as_space
 from deql.tuning.summary import edges, prior_sentences, summary_sentences
+from deql.tuning.tuning_result import PriorComparison
 from tests.tuning.common import findings, market
 
 SPACE = {
@@ -65,7 +68,7 @@ def test_the_winner_is_what_its_row_and_its_spec_say(split, tuning):
     assert tuning.prior is not None
     assert not with_prior(tuning.prior.without)
     assert with_prior(tuning.prior.parameters)
-    assert json.loads(json.dumps(tuning.to_dict()))["prior"]["tied"] == tuning.prior.tied
+    assert json.loads(json.dumps(tuning.to_dict()))["prior"]["clear"] == tuning.prior.clear
 
 
 def test_no_model_is_measured_twice(tuning):
@@ -84,14 +87,27 @@ def test_without_a_prior_it_is_the_search_of_before(split, tuning):
     assert findings(deql.tune(split, SPACE | {"prior_weight": 0})) == findings(plain)
 
 
-def test_ties_go_to_the_model_without(split, tuning):
-    if tuning.prior.tied or tuning.prior.difference < 0:
-        assert not with_prior(tuning.best)
-        assert "did not help" in prior_sentences(tuning)[0]
+def test_what_is_not_clearly_better_is_left_to_the_search_without(split, tuning):
+    assert not tuning.prior.clear
+    assert "did not clearly help" in prior_sentences(tuning)[0]
+    plain = deql.tune(split, SPACE, prior="none")
+    assert tuning.spec == plain.spec  # the simpler of those that are tied without a prior, too
+    assert (tuning.tie is None) == (plain.tie is None)
+    np.testing.assert_array_equal(tuning.curve.values["ndcg@20"], plain.curve.values["ndcg@20"])
+    assert tuning.rival.difference == plain.rival.difference
+
+
+def test_a_gain_must_be_more_than_choosing_brings_about():
+    rows = [{"ndcg@20": 0.30, "prior_weight": 0.0}, {"ndcg@20": 0.31, "prior_weight": 1.0}]
+    for difference, error, clear in ((0.01, 0.006, False), (0.01, 0.004, True), (-0.01, 0.004, True)):
+        assert PriorComparison(rows[1], rows[0], difference, error, False).clear == clear
+
+
+def test_a_prior_of_no_weight_makes_no_difference(split):
     useless = deql.tune(split, SPACE | {"prior_weight": 1e-9})
-    assert useless.prior.tied
+    assert not useless.prior.clear
     assert not with_prior(useless.best)
-    assert "tied with the best model without" in " ".join(summary_sentences(useless))
+    assert "differ by less than 0.0001" in " ".join(summary_sentences(useless))
 
 
 def truth(users=500, items=40, seed=0):
@@ -111,7 +127,8 @@ def test_a_prior_that_knows_the_truth_wins():
     found = deql.tune(split, space | {"prior_weight": [0.3, 1.0]}, prior=Matrix(whole))
     assert with_prior(found.best)
     assert found.best["prior_rank"] is None
-    assert found.prior.difference > found.prior.error
+    assert found.prior.taken
+    assert found.prior.difference > 2 * found.prior.error
     assert "The prior with weight" in prior_sentences(found)[0]
     assert "gains" in prior_sentences(found)[0]
     assert found.model.prior_weight == found.best["prior_weight"]
@@ -138,12 +155,36 @@ def test_a_search_that_was_cut_goes_on_with_the_same_result(split, tuning, tmp_p
             deql.tune(split, SPACE, journal=path)
 
 
+def test_the_default_space_takes_a_low_pass_that_helps_and_goes_on_with_it(tmp_path):
+    split, path = deql.split_strong(truth(900), 0.2, 0.6), tmp_path / "j"
+    found = deql.tune(split, journal=path, baselines=False)
+    assert found.prior.taken
+    assert found.prior.difference > 2 * found.prior.error
+    assert "prior=lowpass" in found.spec
+    tested = deql.evaluate(
+        [found.model, deql.tune(split, prior="none", baselines=False).model], split.test, ["ndcg@20"]
+    )
+    assert tested[0].means["ndcg@20"] > tested[1].means["ndcg@20"]
+    lines = path.read_bytes().splitlines(keepends=True)
+    records = [json.loads(line) for line in lines]
+    places = [place for place, one in enumerate(records) if one.get("step") == "prior"]
+    walked = {(one["l2"], one["dropout"], one["user_power"]) for one in records if one.get("step") == "prior"}
+    assert len(walked) > 1
+    for stop in (places[1], len(lines) - 1):
+        path.write_bytes(b"".join(lines[:stop]))
+        assert findings(deql.tune(split, journal=path, baselines=False)) == findings(found)
+
+
 def test_other_priors_are_other_searches(split, tmp_path):
     path = tmp_path / "j"
     small = SPACE | {"l2": 2, "dropout": 0.5}
+    n = split.train.n_items
+    deql.tune(split, small, prior=Matrix(np.zeros((n, n))), journal=tmp_path / "own")
+    with pytest.raises(JournalError, match="other prior"):
+        deql.tune(split, small, prior=Matrix(np.ones((n, n))), journal=tmp_path / "own")
     deql.tune(split, small, journal=path)
     for other in (small | {"prior": None}, small | {"prior_weight": 0.3}, small | {"prior": LowPass(2)}):
-        with pytest.raises(JournalError, match="other space"):
+        with pytest.raises(JournalError, match="space"):
             deql.tune(split, other, journal=path)
 
 
@@ -245,3 +286,63 @@ def test_the_edge_of_a_prior_axis_is_told(tuning):
     row = next(row for row in tuning.table.to_dicts() if with_prior(row) and row["prior_weight"] == 1.0)
     told = " ".join(edges(replace(tuning, best=row)))
     assert "The best prior_weight (1) is the largest tried" in told
+
+
+def features(split, further=0):
+    """What group an item of :func:`truth` is of; also of items that nobody has."""
+    items = [*split.train.items.tolist(), *range(1000, 1000 + further)]
+    return pl.DataFrame({"item": items, "group": [f"group {item % 4}" for item in items]})
+
+
+SMALL = {"l2": [3, 30], "dropout": 0.3, "user_power": 0, "b": [0, 1], "popularity_power": 0, "prior_weight": [0.5, 2]}
+
+
+@pytest.mark.parametrize("further", [0, 3])
+def test_features_are_searched_and_kept(further, tmp_path):
+    split = deql.split_strong(truth(400), 0.2, 0.7)
+    prior = ItemFeatures(features(split, further))
+    found = deql.tune(split, SMALL, prior=prior, journal=tmp_path / "j")
+    assert with_prior(found.best)
+    assert found.prior.taken
+    again = DEQL(
+        found.best["l2"], 0.3, found.best["b"], prior=prior, prior_weight=found.best["prior_weight"]
+    ).fit(split.train)  # fmt: skip
+    assert found.model.items_.tolist() == again.items_.tolist()
+    np.testing.assert_allclose(found.model.weights(), again.weights(), atol=1e-5)
+    assert len(found.model.add_items({2000: {"group": "group 1"}}).items_) == split.train.n_items + further + 1
+    resumed = deql.tune(split, SMALL, prior=ItemFeatures(features(split, further)), journal=tmp_path / "j")
+    np.testing.assert_allclose(resumed.model.weights(), again.weights(), atol=1e-5)
+    other = features(split, further).with_columns(pl.col("group").reverse())
+    with pytest.raises(JournalError, match="other prior"):
+        deql.tune(split, SMALL, prior=ItemFeatures(other), journal=tmp_path / "j")
+
+
+def test_columns_that_nobody_has_are_measured_as_they_are_fitted():
+    split = deql.split_strong(truth(400), 0.2, 0.7)
+    bare = split.train.matrix.toarray()
+    bare[:, 7] = 0
+    train = replace(split.train, matrix=csr_array(bare))
+    prior = ItemFeatures(features(split))
+    fitted = DEQL(3.0, 0.3).fit(train)
+    rule = {"b": 0.5, "prior_weight": 1.5}
+    found = PriorFactors(prior, train, None).model(fitted, Variant(None, None), rule)
+    np.testing.assert_allclose(
+        found.weights(), DEQL(3.0, 0.3, 0.5, prior=prior, prior_weight=1.5).fit(train).weights(), atol=1e-6
+    )
+
+
+def test_a_prior_with_further_items_is_taken_unless_it_is_clearly_worse(split):
+    table = features(split, further=2)
+    noise = table.with_columns(group=pl.Series(np.random.default_rng(0).permutation(table["group"].to_numpy())))
+    found = deql.tune(split, SMALL | {"prior_weight": 0.01}, prior=ItemFeatures(noise))
+    assert not found.prior.clear
+    assert with_prior(found.best)
+    assert found.model.items_[-1] == 1001
+    assert "for the items that nobody has" in prior_sentences(found)[0]
+
+
+def test_what_is_wrong_with_a_prior_is_told_before_any_work(split):
+    told = []
+    with pytest.raises(ParameterError, match="must have shape"):
+        deql.tune(split, SMALL, prior=Matrix(np.zeros((3, 3))), tell=told.append)
+    assert told == []

@@ -78,7 +78,7 @@ def fit(
         "l2": l2, "dropout": dropout, "b": b, "zero_diagonal": zero_diagonal, "xi": xi,
         "user_power": user_power, "popularity_power": popularity_power, "dtype": dtype,
     }  # fmt: skip
-    chosen = {name: value for name, value in given.items() if value is not None} | priors.chosen()
+    chosen = {name: value for name, value in given.items() if value is not None} | priors.chosen(searched=auto)
     if auto:
         engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
     space = _space(model, chosen) if auto else None

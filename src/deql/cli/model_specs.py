@@ -1,7 +1,7 @@
 """Models as people type them: ``ease:l2=80``, ``popularity``, the path of a model file, or ``mine=`` before any.
 
 A prior is typed beside a model's own parameters, and its parameters with ``prior_`` before them:
-``deql:l2=80,prior=lowpass,prior_rank=512,prior_weight=0.2``. :func:`deql.evaluation.model_groups.model_spec` writes
+``deql:l2=80,prior=lowpass,prior_rank=512,prior_weight=2``. :func:`deql.evaluation.model_groups.model_spec` writes
 what is read here.
 """
 

@@ -19,7 +19,9 @@ from deql.priors.feature_basis import RANK as MOST_FEATURES
 from deql.priors.low_pass import RANK as DEFAULT_RANK
 from deql.priors.specs import features_of, parse_prior, prior_file, prior_kind
 
-__all__ = ["PriorOptions", "fitted_facts", "fitted_words", "planned_columns", "planned_words"]
+__all__ = [
+    "PriorOptions", "fitted_facts", "fitted_words", "planned_columns", "planned_words", "typed_files", "typed_prior",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,9 @@ class PriorOptions:
         typer.Option(help="Table of items' features, also of new ones: --prior features:FILE.", metavar="FILE"),
     ] = None
 
-    def chosen(self) -> dict[str, Any]:
-        """The parameters of a model that were typed."""
-        if self.prior is not None and self.item_features is not None:
-            raise ParameterError(
-                "--item-features is a prior of its own: leave out --prior, or say "
-                f"--prior features:{self.item_features} with what else is to be chosen after it: ,l2=10"
-            )
-        chosen: dict[str, Any] = {}
-        if self.item_features is not None:
-            chosen["prior"] = features_of(str(self.item_features))
-        elif self.prior is not None:
-            chosen["prior"] = parse_prior(self.prior, load)
+    def chosen(self, searched: bool = False) -> dict[str, Any]:
+        """The parameters of a model that were typed; where a search is to follow, its axes."""
+        chosen = typed_prior(self.prior, self.item_features, searched)
         return chosen | ({} if self.prior_weight is None else {"prior_weight": self.prior_weight})
 
     def option(self, parameter: str) -> str:
@@ -62,8 +55,27 @@ class PriorOptions:
 
     def files(self) -> list[Path]:
         """What the prior is read from."""
-        file = self.item_features or (prior_file(self.prior) if self.prior else None)
-        return [] if file is None else [Path(file)]
+        return typed_files(self.prior, self.item_features)
+
+
+def typed_prior(prior: str | None, item_features: Path | None, searched: bool) -> dict[str, Any]:
+    """``prior`` as it was typed, or nothing; a low pass of which nothing is said is left to a search that follows."""
+    if prior is not None and item_features is not None:
+        raise ParameterError(
+            "--item-features is a prior of its own: leave out --prior, or say "
+            f"--prior features:{item_features} with what else is to be chosen after it: ,l2=10"
+        )
+    if item_features is not None:
+        return {"prior": features_of(str(item_features))}
+    if prior is None:
+        return {}
+    return {"prior": "lowpass" if searched and prior.strip().lower() == "lowpass" else parse_prior(prior, load)}
+
+
+def typed_files(prior: str | None, item_features: Path | None) -> list[Path]:
+    """What a prior that was typed is read from."""
+    file = item_features or (prior_file(prior) if prior else None)
+    return [] if file is None else [Path(file)]
 
 
 _WORDS = {"lowpass": "a low pass", "features": "items' features", "model": "another model", "matrix": "a matrix"}

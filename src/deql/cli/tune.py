@@ -24,6 +24,7 @@ from deql.cli.output import (
     progress_wanted,
     say,
 )
+from deql.cli.prior_options import typed_files, typed_prior
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.io.atomic import write_text
@@ -65,7 +66,17 @@ class SpaceOptions:
     b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None
     xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None
     popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None
-    prior: Annotated[Literal["lowpass", "none"] | None, typer.Option(help="What to try as a prior.")] = None
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="What to try as a prior: lowpass, features:items.parquet, model:last-month.deql, or none.",
+            metavar="PRIOR",
+        ),
+    ] = None
+    item_features: Annotated[
+        Path | None,
+        typer.Option(help="Table of items' features, also of new ones: --prior features:FILE.", metavar="FILE"),
+    ] = None
     prior_rank: Annotated[str | None, typer.Option(help="The same for the rank of the low pass.")] = None
     prior_power_in: Annotated[str | None, typer.Option(help="The same for its power_in.")] = None
     prior_power_out: Annotated[str | None, typer.Option(help="The same for its power_out.")] = None
@@ -169,7 +180,10 @@ def tune(
     split_options, validation = hold_out.parsed()
     if out is None and not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
-    journal = None if out is None else _check_files(out, output.journal, report, data, table.items)
+    read = [data, table.items, *typed_files(where.prior, where.item_features)]
+    journal = None if out is None else _check_files(out, output.journal, report, read)
+    if protocol == "weak" and validation == "last":  # in place of its share at random
+        split_options = replace(split_options, validation=0.0)
     chosen = replace(split_options, seed=None).chosen(protocol)
     found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=validation == "last")
     if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
@@ -199,7 +213,8 @@ def tune(
     tuning.model.progress = False
     if keep_data:
         everything = refit_data(split, final)
-        tuning.model._kept = split.train if everything is None else everything
+        kept = split.train if everything is None else everything
+        tuning.model._kept = tuning.model._catalogue(kept)
     tuning.model.save(out)
     if report is not None:
         about = {"Data": data.name, "Split": split.describe(), "Search": how.search}
@@ -242,8 +257,7 @@ def _space(where: SpaceOptions) -> Space:
     if name not in NAMED:
         raise ParameterError(f"there is no space {name!r}{did_you_mean(name, NAMED)}: say {', '.join(NAMED)}")
     space = NAMED[name]
-    if (prior := axes.pop("prior")) is not None:
-        space = with_axes(space, {"prior": prior})
+    space = with_axes(space, typed_prior(axes.pop("prior"), axes.pop("item_features"), searched=True))
     for axis, text in axes.items():
         if text is None:
             continue
@@ -270,13 +284,13 @@ def _check(how: SearchOptions, metrics: list[str]) -> None:
     DEQL(dtype=how.dtype)._check_parameters()
 
 
-def _check_files(out: Path, journal: Path | None, report: Path | None, data: Path, items: Path | None) -> Path:
+def _check_files(out: Path, journal: Path | None, report: Path | None, inputs: list[Path | None]) -> Path:
     """Whatever is wrong with the files is said before the long work; the journal may be there already."""
     check_outputs(out)  # it names the journal
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
     if report is not None:
         need_report_extra()
-    check_outputs(out, journal, report, inputs=[data, items])
+    check_outputs(out, journal, report, inputs=inputs)
     return journal
 
 

@@ -95,6 +95,15 @@ class ItemFeatures(Prior):
         """Its name and l2; of the table a model file keeps what was learned."""
         return {"prior": "features", "l2": self.l2}
 
+    def _contents(self) -> dict[str, NDArray[Any]]:
+        table = self.opened
+        if table.keys is None:
+            matrix = table.columns[MATRIX]
+            return {name: np.asarray(getattr(matrix, name)) for name in ("indptr", "indices", "data")}
+        values = {"\n": table.keys} | {name: series.to_list() for name, series in table.columns.items()}
+        written = repr([self.column_kinds, values])
+        return {"table": np.frombuffer(written.encode("utf-8", "surrogatepass"), np.uint8)}
+
     @cached_property
     def opened(self) -> FeatureTable:
         """The table, read once."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from deql._system.formatting import show_bytes
 from deql._system.machine import free_memory
@@ -75,6 +75,16 @@ class Matrix(Prior):
     def config(self) -> dict[str, Any]:
         """Its name: the numbers are not serialised."""
         return {"prior": "matrix"}
+
+    def _contents(self) -> dict[str, NDArray[Any]]:
+        factors = self.W if _is_pair(self.W) else (self.W,)
+        found: dict[str, NDArray[Any]] = {}
+        for place, factor in enumerate(factors):
+            given: Any = factor
+            stored = csr_array(given) if issparse(factor) else None
+            parts = [np.asarray(given)] if stored is None else [stored.indptr, stored.indices, stored.data]
+            found |= {f"{place} {part}": values for part, values in enumerate(parts)}
+        return found
 
 
 def as_prior(given: Any) -> Prior | None:

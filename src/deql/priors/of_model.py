@@ -13,6 +13,7 @@ from deql._system.callers import levels_to_the_caller
 from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, name_some
+from deql.io.container import pack_text
 from deql.priors.matrix import check_room
 from deql.priors.prior import Prior, PriorWeights
 
@@ -97,6 +98,12 @@ class Model(Prior):
     def config(self) -> dict[str, Any]:
         """Its name and that of the other model, which is not serialised itself."""
         return {"prior": "model", "other": type(self.other).__name__}
+
+    def _contents(self) -> dict[str, NDArray[Any]]:
+        # What a rule made of diag(P) is another for any other P, and spares writing out n × n weights.
+        names = [name for name in ("left_", "right_", "gain_", "shift_", "prior_scale_") if hasattr(self.other, name)]
+        kept = {name: values for name in names if (values := getattr(self.other, name)) is not None}
+        return (kept or {"weights": self.other.weights()}) | pack_text("items", self.other.items_)
 
 
 def _rows(

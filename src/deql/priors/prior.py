@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from deql._system.describe import short_repr
 from deql._system.progress import ProgressCallback
 from deql.data import Interactions
+from deql.io.container import digest
 
 if TYPE_CHECKING:
     from deql.priors.feature_space import FeatureSpace
@@ -85,3 +87,11 @@ class Prior(ABC):
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """Serialised for model files and journals: its name and what JSON can hold of its parameters."""
+
+    def fingerprint(self) -> str:
+        """A checksum of what it was made from, by which the journal of a search tells it from another of its name."""
+        return digest({"config": json.dumps(self.config)}, self._contents())
+
+    def _contents(self) -> dict[str, NDArray[Any]]:
+        """What ``config`` does not say of it, as arrays."""
+        return {}

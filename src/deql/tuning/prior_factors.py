@@ -27,6 +27,7 @@ class PriorFactors:
     Parameters
     ----------
     prior : {"lowpass"} or Prior
+        The weights of one of one's own are made at once: what is wrong with it is told before any work.
     data : Interactions
         What models learn from.
     rank : int or None
@@ -38,7 +39,8 @@ class PriorFactors:
         self._data = data
         self._rank = rank
         self._basis: LowPassBasis | None = None
-        self._given: PriorWeights | None = None
+        self._given = prior.weights(data) if isinstance(prior, Prior) else None
+        self._fitted: FittedPrior | None = None
         self._precision: Any = None
         self._products: dict[float | None, NDArray[np.float32]] = {}
         self._lefts: dict[Variant, NDArray[np.float32]] = {}
@@ -58,7 +60,7 @@ class PriorFactors:
 
     def release(self) -> None:
         """Let the products with P go."""
-        self._precision = None
+        self._precision = self._fitted = None
         self._products.clear()
         self._lefts.clear()
 
@@ -66,25 +68,24 @@ class PriorFactors:
         if self._precision is not fitted.precision_:
             self.release()
             self._precision = fitted.precision_
-        weights = self._weights(variant, power_out)
+        if self._given is not None:
+            self._fitted = self._fitted or FittedPrior.of(self._given, fitted.precision_, fitted.on_device_)
+            return self._fitted
+        weights = self._low_pass(variant, power_out)
         if variant not in self._lefts:
             if variant.power_in not in self._products:
-                whole = self._weights(variant._replace(rank=None), power_out)
+                whole = self._low_pass(variant._replace(rank=None), power_out)
                 made = FittedPrior.of(whole, fitted.precision_, fitted.on_device_)
                 self._products[variant.power_in] = made.left
             self._lefts[variant] = np.ascontiguousarray(self._products[variant.power_in][:, : weights.left.shape[1]])
-        left, right = self._lefts[variant], weights.right
-        if right is not None:
-            right = self._rights.setdefault(variant.rank, np.ascontiguousarray(right, np.float32))
+        left = self._lefts[variant]
+        assert weights.right is not None
+        right = self._rights.setdefault(variant.rank, np.ascontiguousarray(weights.right, np.float32))
         own = weights.scale * prior_diagonal(weights.left, right) + weights.diagonal
         image = weights.scale * prior_diagonal(left, right) + weights.diagonal * fitted.precision_.diagonal()
         return FittedPrior(left, right, weights.scale, weights.diagonal, own, image)
 
-    def _weights(self, variant: Variant, power_out: float | None) -> PriorWeights:
-        if isinstance(self._prior, Prior):
-            if self._given is None:
-                self._given = self._prior.weights(self._data)
-            return self._given
+    def _low_pass(self, variant: Variant, power_out: float | None) -> PriorWeights:
         if self._basis is None:
             self._basis = LowPassBasis.of(self._data, self._rank)
         assert variant.power_in is not None

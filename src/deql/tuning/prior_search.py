@@ -1,8 +1,8 @@
 """The stages of a search that are about a prior, after the one that found the best point without.
 
 At that point the prior's variants, by steps to a better neighbour: each is a pass over the users, and the first of each
-power a product with P. If one of them is better, a short walk around the point with it, as l2, dropout and user_power
-move with a prior; and in the end every b with the best weight.
+power a product with P. If one of them may come out clearly better, a short walk around the point with it, as l2,
+dropout and user_power move with a prior; and in the end every b with the best weight and power_out.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ __all__ = ["SHORT_PATIENCE", "search_prior"]
 SHORT_PATIENCE = 2
 """Inverses in a row that bring nothing, after which the walk with a prior ends."""
 
+_LEAST_LEAD = 2
+"""Ties: a tie is one standard error of a difference where that is small, and below two a prior is not taken."""
+
 
 def search_prior(store: TrialStore, grid: PointGrid | None, patience: int) -> None:
-    """Measure what a prior adds to the best point, and around it on the grid if it adds anything."""
+    """Measure what a prior adds to the best point, and around it on the grid if it adds enough."""
     trials, best = store.prior, store.best_so_far()
     if trials is None or best is None or best not in store.trials:
         return
@@ -38,7 +41,8 @@ def search_prior(store: TrialStore, grid: PointGrid | None, patience: int) -> No
 
     walk(trials.grid.start(), trials.grid.neighbours, measure, tie_of)
     found = trials.best()
-    if found is None or not store.worth(trials.trials[found.key]) > store.worth(alone) + store.least_gain(best):
+    least = store.worth(alone) + _LEAST_LEAD * store.least_gain(best)
+    if found is None or not store.worth(trials.trials[found.key]) > least:
         return
     variant = found.key.variant
     if grid is not None:
@@ -46,7 +50,8 @@ def search_prior(store: TrialStore, grid: PointGrid | None, patience: int) -> No
         found = trials.best()
         assert found is not None
     if trials.may_measure(found.key.point):
-        trials.measure(found.key.point, found.key.variant, {"prior_weight": found.rule["prior_weight"]})
+        free = {name: value for name, value in found.rule.items() if name in ("prior_weight", "prior_power_out")}
+        trials.measure(found.key.point, found.key.variant, free)
 
 
 def _walk_around(

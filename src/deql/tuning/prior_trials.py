@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from deql.errors import JournalError
 from deql.evaluation import Evaluation, evaluate
+from deql.priors.prior import Prior
 from deql.tuning.budget import inverses_of_basis, inverses_of_prior
 from deql.tuning.prior_factors import PriorFactors
 from deql.tuning.prior_space import Variant, VariantGrid
 from deql.tuning.space import Point, RuleParameters, Space, format_parameters
 from deql.tuning.trial import Trial, is_whole, read_trial, tie, total_seconds
-
-if TYPE_CHECKING:
-    from deql.tuning.trials import TrialStore
+from deql.tuning.trials import TrialStore
 
 __all__ = ["PriorKey", "PriorTrials"]
 
@@ -46,16 +46,16 @@ class PriorTrials:
         The trials without a prior, on the same data, in the same journal and budget.
     space : Space
     grid : VariantGrid
+    factors : PriorFactors
     trials : dict of PriorKey to Trial
     """
 
     store: TrialStore
     space: Space
+    grid: VariantGrid
+    factors: PriorFactors
 
     def __post_init__(self) -> None:
-        train = self.store.full.data.train
-        self.grid: VariantGrid = self.space.variants(train.n_items, min(train.shape))
-        self.factors = PriorFactors(self.space.prior, train, self.grid.ranks[-1])
         self.trials: dict[PriorKey, Trial] = {}
         for record in self.store.journal.records:
             if record["step"] == "prior":
@@ -66,6 +66,12 @@ class PriorTrials:
                 if trial is None or key is None or not whole:
                     raise JournalError(f"{self.store.journal.path} is damaged: delete it to begin again")
                 self.trials[key] = trial
+
+    @cached_property
+    def adds_items(self) -> bool:
+        """Whether the prior has items that nobody has, which only a model with it can recommend."""
+        prior, final = self.space.prior, self.store.full.data.final
+        return isinstance(prior, Prior) and prior.with_items(final).n_items > final.n_items
 
     @property
     def seconds(self) -> float:

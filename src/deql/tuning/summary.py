@@ -46,7 +46,7 @@ def result_sentence(tuning: Tuning) -> str:
 def result_notes(tuning: Tuning) -> list[str]:
     """What a reader should know before believing the result; nothing if all is well."""
     values, found = tuning.table[tuning.metric], []
-    if tuning.tie is not None and bool(tuning.tie.parameters.get("prior_weight")) == bool(tuning.best["prior_weight"]):
+    if tuning.tie is not None:
         found.append(_tie_note(tuning))
     if tuning.left_out:
         left = counted(tuning.left_out, "more point was", "more points were")
@@ -79,7 +79,8 @@ def _side_of_b(tuning: Tuning) -> str:
     if b is None:
         return "its diagonal is bounded, so it has no b"
     if tuning.best["dropout"] == 0:
-        return "nothing is dropped: this is EASE" if b == 0 else "nothing is dropped, so every b above 0 is the same"
+        ease = "EASE with a prior" if tuning.best["prior_weight"] else "EASE"
+        return f"nothing is dropped: this is {ease}" if b == 0 else "nothing is dropped, so every b above 0 is the same"
     if b == 0:
         return "b = 0: only what is dropped counts"
     if b == 1:
@@ -119,14 +120,18 @@ def prior_sentences(tuning: Tuning) -> list[str]:
     row, value = found.parameters, found.without[metric]
     what = "the prior" if row["prior_rank"] is None else f"a low pass of rank {row['prior_rank']:g}"
     what += f" with weight {row['prior_weight']:g}"
-    better = (found.difference < 0) == lower_is_better(metric) and found.difference != 0
-    if found.tied:
-        size = _size(found.difference, found.error)
-        return [f"A prior did not help: {what} is tied with the best model without ({size}), which was taken."]
     share = f"{abs(found.difference) / value:.1%}" if value else f"{abs(found.difference):.4f}"
-    if not better:
+    better = (found.difference < 0) == lower_is_better(metric)
+    if found.clear and found.taken:
+        return [f"{what[0].upper()}{what[1:]} gains {share} over the best model without a prior ({value:.4f})."]
+    if found.clear and not better:
         return [f"A prior did not help: {what} is {share} worse than the best model without."]
-    return [f"{what[0].upper()}{what[1:]} gains {share} over the best model without a prior ({value:.4f})."]
+    size = f"{abs(found.difference):.1g}, less than two standard errors ({found.error:.1g} each)"
+    if abs(found.difference) < 0.0001:
+        size = "less than 0.0001"
+    if found.taken:
+        return [f"{what[0].upper()}{what[1:]} was taken for the items that nobody has: without, it differs by {size}."]
+    return [f"A prior did not clearly help: {what} and the best model without, which was taken, differ by {size}."]
 
 
 def _size(difference: float, error: float) -> str:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import lower_is_better
 from deql.tuning.budget import Budget, inverses_of_screening
-from deql.tuning.prior_trials import PriorTrials
-from deql.tuning.space import PLAIN, Point, RuleParameters, Space, format_parameters
+from deql.tuning.space import PLAIN, Point, RuleParameters, format_parameters
 from deql.tuning.trainer import Trainer
 from deql.tuning.trial import Trial, is_whole, read_trial, tie, total_seconds
+
+if TYPE_CHECKING:
+    from deql.tuning.prior_trials import PriorTrials
 
 __all__ = ["COMPARED", "TrialStore"]
 
@@ -58,10 +60,8 @@ class TrialStore:
         The log callback: called with a line for each trial.
     whole_budget : Budget
         Of everything, the prior and baselines included; no limit where none was asked for.
-    space : Space or None
-        Where the prior is to be searched; None for no prior.
     prior : PriorTrials or None
-        What was measured with a prior.
+        Trials with a prior, given once the store is there; None for no prior.
     screened, trials : dict of Point to Trial
         What was measured on the sample, and on the whole data.
     baselines : dict of Point to Trial
@@ -86,7 +86,6 @@ class TrialStore:
     budget: Budget
     tell: LogCallback | None = None
     whole_budget: Budget = field(default_factory=Budget)
-    space: Space | None = None
 
     def __post_init__(self) -> None:
         self.prior: PriorTrials | None = None
@@ -115,8 +114,6 @@ class TrialStore:
                 if trial is None or (trial.failure is None and not is_whole(trial, metrics, rules)):
                     raise JournalError(f"{self.journal.path} is damaged: delete it to begin again")
                 known[trial.point] = trial
-        if self.space is not None and self.space.prior is not None:
-            self.prior = PriorTrials(self, self.space)
 
     @property
     def spent(self) -> float:

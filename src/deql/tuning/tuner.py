@@ -18,12 +18,15 @@ from deql.evaluation.model_groups import LogCallback
 from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
+from deql.priors.prior import Prior
 from deql.split.parts import SplitOrInteractions
 from deql.tuning.baselines import measure_baselines
 from deql.tuning.budget import Budget
 from deql.tuning.forecast import Forecast, forecast
+from deql.tuning.prior_factors import PriorFactors
 from deql.tuning.prior_search import search_prior
-from deql.tuning.prior_space import PriorLike
+from deql.tuning.prior_space import PriorLike, VariantGrid
+from deql.tuning.prior_trials import PriorTrials
 from deql.tuning.search import SEARCHES, need_optuna, search_grid, search_optuna, search_walk
 from deql.tuning.space import Point, Space, SpaceLike, as_space, with_axes
 from deql.tuning.trainer import Trainer
@@ -127,7 +130,8 @@ def tune(
         is what came last (leave-last, time) and it has no validation part, else as random.
     prior : {"lowpass", "none"} or Prior, optional
         What is tried as a prior in place of what the space has (the default one a low pass): its weight is searched,
-        and the axes of a low pass. The model without a prior is always among what is compared, and wins ties.
+        and the axes of a low pass. It is taken if its gain over the best model without one is clear (two standard
+        errors), or, where it has items that nobody has, unless its loss is.
 
     Returns
     -------
@@ -230,12 +234,16 @@ class _Prepared:
     limit: Budget
     whole_limit: Budget
     identity: dict[str, Any]
+    variants: VariantGrid | None
+    factors: PriorFactors | None
 
     def store(self, journal: Journal, tell: LogCallback | None) -> TrialStore:
-        return TrialStore(
-            self.full, self.small, self.space.rules(), self.metrics, journal, self.limit, tell, self.whole_limit,
-            self.space,
-        )  # fmt: skip
+        store = TrialStore(
+            self.full, self.small, self.space.rules(), self.metrics, journal, self.limit, tell, self.whole_limit
+        )
+        if self.variants is not None and self.factors is not None:
+            store.prior = PriorTrials(store, self.space, self.variants, self.factors)
+        return store
 
 
 def _prepare(
@@ -277,7 +285,13 @@ def _prepare(
         "metric": list(metric) if not isinstance(metric, str) and len(metric) > 1 else metrics[0],
         "prune": prune, "seed": seed, "dtype": dtype,
     }  # fmt: skip
-    return _Prepared(chosen, kind, points, full, small, metrics, limit, asked, identity)
+    variants = factors = None
+    if chosen.prior is not None:
+        variants = chosen.variants(held.train.n_items, min(held.train.shape))
+        factors = PriorFactors(chosen.prior, held.train, variants.ranks[-1])
+        if isinstance(chosen.prior, Prior):
+            identity["prior"] = chosen.prior.fingerprint()
+    return _Prepared(chosen, kind, points, full, small, metrics, limit, asked, identity, variants, factors)
 
 
 def metrics_for(metric: str | Sequence[str]) -> list[str]:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-__all__ = ["BCurve", "BaselineComparison", "PriorComparison", "Tie", "Tuning"]
+__all__ = ["BCurve", "BaselineComparison", "PriorComparison", "Tie", "Tuning", "is_beyond_choosing"]
+
+_CLEAR = 2.0
+"""Standard errors."""
 
 
 @dataclass(frozen=True)
@@ -131,17 +134,35 @@ class PriorComparison:
         Mean over the validation users of with − without; negative is good where lower values are.
     error : float
         Standard error of the difference.
+    taken : bool
+        Whether the model with a prior was taken: if its gain is clear; where the prior has items that nobody has, of
+        which validation users say nothing, unless its loss is.
     """
 
     parameters: dict[str, Any]
     without: dict[str, Any]
     difference: float
     error: float
+    taken: bool
 
     @property
-    def tied(self) -> bool:
-        """Whether the difference is below one standard error, or too small to be seen in four digits."""
-        return is_tied(self.difference, self.error)
+    def clear(self) -> bool:
+        """Whether the difference is more than choosing among many models brings about by chance."""
+        return is_beyond_choosing(self.difference, self.error)
+
+
+def is_beyond_choosing(difference: float, error: float) -> bool:
+    """Whether a mean difference is at least two standard errors, and large enough to be seen in four digits.
+
+    The best of some hundred models with a prior is held against a model that was the best before them. Were all of them
+    worth the same, it would lead by a standard error or more as a rule, as it was chosen by the very users who judge.
+
+    Examples
+    --------
+    >>> is_beyond_choosing(0.0006, 0.0005), is_beyond_choosing(-0.0011, 0.0005), is_beyond_choosing(0.00004, 0.00001)
+    (False, True, False)
+    """
+    return not is_tied(difference, _CLEAR * error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +262,7 @@ class Tuning:
         return {
             "metric": self.metric, "best": self.best, "spec": self.spec, "sentence": self.sentence,
             "tie": None if self.tie is None else vars(self.tie),
-            "prior": None if self.prior is None else vars(self.prior) | {"tied": self.prior.tied},
+            "prior": None if self.prior is None else vars(self.prior) | {"clear": self.prior.clear},
             "rival": vars(self.rival) | {"significant": self.rival.significant, "tied": self.rival.tied},
             "curve": vars(self.curve),
             "leaderboard": self.table.to_dicts(), "looks": self.looks.to_dicts(), "space": self.space.to_dict(),
