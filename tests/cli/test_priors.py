@@ -80,7 +80,7 @@ class TestFit:
 
     def test_a_low_pass_is_that_of_python(self, capsys, folder, data):
         err = self.fit(capsys, folder, "--prior", "lowpass:rank=3,power_in=0.3", "--prior-weight", 0.4)
-        assert "the prior, a low pass, has rank 3: 0.4 of the ridge pulls to it" in err
+        assert "the prior, a low pass, has rank 3 and the weight 0.4" in err
         assert same(folder / "one.deql", deql.DEQL(2.0, prior=LowPass(3, 0.3), prior_weight=0.4).fit(data))
 
     def test_item_features_are_those_of_python(self, capsys, folder, data):

@@ -369,6 +369,7 @@ class TestNonsense:
             (["--metric", "coverage@20"], "does not say how good"),
             (["--dtype", "float16"], "dtype must be"),
             (["--seed", "-1"], "seed must be"),
+            (["--prior", "none", "--prior-rank", "4"], "--prior-rank needs a prior: leave it out"),
             (["--protocol", "weak"], "split already"),
             (["--k-core", "3"], "split already"),
         ],

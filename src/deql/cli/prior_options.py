@@ -87,7 +87,7 @@ def fitted_words(model: Any) -> str | None:
         return None
     n = len(model.items_)
     size = f"{n:,} × {n:,} weights" if fitted.right is None else f"rank {_rank(fitted):,}"
-    return f"the prior, {_WORDS[prior_kind(model.prior)]}, has {size}: {model.prior_weight:g} of the ridge pulls to it"
+    return f"the prior, {_WORDS[prior_kind(model.prior)]}, has {size} and the weight {model.prior_weight:g}"
 
 
 def fitted_facts(model: Any, data: Interactions) -> dict[str, Any]:

@@ -262,6 +262,8 @@ def _space(where: SpaceOptions) -> Space:
         if text is None:
             continue
         option = option_name(axis)
+        if axis.startswith("prior_") and space.prior is None:
+            raise ParameterError(f"{option} needs a prior: leave it out, or say --prior lowpass")
         try:
             values = [float(part) for part in text.split(",")]
         except ValueError:
