@@ -78,7 +78,7 @@ def family(kind: Callable[..., Any], **params: Any) -> Case:
 class CoOccurrence(Prior):
     """A prior of one's own, n × n."""
 
-    def weights(self, data: deql.Interactions) -> PriorWeights:
+    def weights(self, data: deql.Interactions, *, device: Any = None, report: Any = None) -> PriorWeights:
         n = data.n_items
         return PriorWeights(co_occurrence(data).astype(np.float32), None, np.ones(n), np.zeros(n))
 
