@@ -98,7 +98,7 @@ class TestFit:
 
     def test_last_months_model(self, capsys, folder, data):
         err = self.fit(capsys, folder, "--prior", f"model:{folder / 'plain.deql'}", "--prior-weight", 1)
-        assert "the prior, another model, has 6 × 6 weights: 1 of the ridge" in err
+        assert "the prior, another model, has 6 × 6 weights and the weight 1" in err
         expected = deql.DEQL(2.0, prior=Model(deql.load(folder / "plain.deql")), prior_weight=1.0).fit(data)
         assert same(folder / "one.deql", expected)
 

@@ -191,4 +191,4 @@ class TestPriors:
         models = [deql.DEQL(5.0, 0.3, prior=LowPass(rank), prior_weight=weight) for rank in (4, 8) for weight in (1, 2)]
         keys = [json.dumps(hyper_parameters(model), sort_keys=True) for model in (deql.DEQL(5.0, 0.3), *models)]
         assert len(set(keys)) == len(keys)
-        assert hyper_parameters(models[0])["prior"] == "lowpass:rank=4,power_in=0.5,power_out=0.5"
+        assert hyper_parameters(models[0])["prior"] == "lowpass:rank=4,power_in=0,power_out=0.6"
