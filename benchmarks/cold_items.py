@@ -206,6 +206,8 @@ def choose(task: Task, table: pl.DataFrame, kinds: dict[str, str]) -> dict[str, 
     chosen: dict[str, Any] = {"l2": l2, "feature_l2": feature_l2, "prior_weight": best_of(tried), "kinds": kinds}
     chosen["tried"] = {"l2": plain, "feature_l2": of_features, "prior_weight": tried}
     if importlib.util.find_spec("lightfm"):
+        # Those of the columns of these interactions: a split leaves items out, and puts them last.
+        model = fitted(task.train, l2, ItemFeatures(table, feature_l2, kinds=kinds))
         features = model.prior_.features.features
         sizes = {one: task.measure(lightfm(task, features, *one))["cold"][1] for one in LIGHTFM}
         chosen["lightfm"] = best_of(sizes)
