@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from deql.data import Interactions
 from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
 
@@ -69,6 +70,11 @@ class Updatable(RuleModel):
         """Fit as the other model was, on these data, whose columns are all items."""
         self._fit(data, self._learn)
 
+    def share_fit(self, fitted: RuleModel, prior: FittedPrior | None) -> None:
+        """As of any model on P, with what is known of its updates."""
+        super().share_fit(fitted, prior)
+        self.updated_ = fitted.updated_ if isinstance(fitted, Updatable) else None
+
     def _copy_fitted(self) -> Self:
         """Another model on the same P."""
         other = type(self)(**self.fitted_params_)
@@ -76,9 +82,11 @@ class Updatable(RuleModel):
         return other
 
     def _move_copies(self, before: Updatable) -> None:
-        """Copies of P by rows and on a device, where the model had them."""
-        self.quantized_rows_ = self.on_device_ = None
-        if before.on_device_ is not None:
+        """Copies of P by rows and on a device, where the model had them; one that a fit has left on a device stays."""
+        self.quantized_rows_ = None
+        if self.on_device_ is before.on_device_:
+            self.on_device_ = None
+        if before.on_device_ is not None and self.on_device_ is None:
             self.to(str(before.on_device_.device))
         if before.quantized_rows_ is not None:
             self.quantize_rows()
