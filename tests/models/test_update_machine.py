@@ -1,4 +1,4 @@
-"""Any sequence of updates gives the model that a fit on the final data gives: every model, against plain dictionaries."""
+"""Any sequence of updates is what a fit on the final data gives: every model, against a plain dictionary."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from scipy.sparse import csr_array
 
 import deql
@@ -128,9 +135,7 @@ class Updates(RuleBasedStateMachine):
         forget = self.picked(forget[:1], sorted({user for user, _ in self.known}))
         retire = self.picked(retire[:1], self.items)
         added = {
-            pair: value
-            for pair, value in self.named(pairs).items()
-            if pair[0] not in forget and pair[1] not in retire
+            pair: value for pair, value in self.named(pairs).items() if pair[0] not in forget and pair[1] not in retire
         }
         self.change(added, self.picked(gone, list(self.known)), forget, retire)
 
@@ -152,7 +157,7 @@ class Updates(RuleBasedStateMachine):
             {"retire_items": [nobody], "forget_users": self.picked(picks, [user for user, _ in self.known])},
             {"removed": self.interactions({(nobody, self.items[0]): (1.0, 0.0)})},
         ):
-            with pytest.raises(DataError, match="nothing was changed|there is no"):
+            with pytest.raises(DataError, match=r"nothing was changed|there is no"):
                 self.model.update(**wrong)
         assert self.model.precision_ is before
 
@@ -230,7 +235,9 @@ class Updates(RuleBasedStateMachine):
             return
         assert model.recommend([[]], k=n).ids.tolist() == expected.recommend([[]], k=n).ids.tolist()
         history = [self.items[: n // 2 + 1]]
-        assert np.allclose(model.recommend(history, k=n).scores, expected.recommend(history, k=n).scores, equal_nan=True)
+        assert np.allclose(
+            model.recommend(history, k=n).scores, expected.recommend(history, k=n).scores, equal_nan=True
+        )
 
     @invariant()
     def others_on_the_same_inverse_stay(self):

@@ -180,9 +180,7 @@ def update_model(
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
 
 
-def _by_low_rank(
-    model: Updatable, prepared: Prepared, prior: Any, may_refit: bool
-) -> tuple[Updatable, str | None]:
+def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bool) -> tuple[Updatable, str | None]:
     """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ), and a note on it.
 
     _DriftedError is raised where P would not be exact enough and a fit can do better.
