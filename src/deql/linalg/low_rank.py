@@ -20,7 +20,7 @@ from deql.errors import InaccurateInverseError
 from deql.linalg.blas import MOST_CALLERS, cholesky_inverse, gemm, lu_factor, lu_solve
 from deql.linalg.gram_change import GramChange
 from deql.linalg.invert import Symmetric, largest_residual, sign_vectors
-from deql.linalg.packed import PackedSymmetric, mirror_lower
+from deql.linalg.packed import PackedSymmetric, Store, mirror_lower
 from deql.linalg.panel import panel_product
 
 __all__ = ["LowRankStep", "core_of_change", "low_rank_step", "residual_of", "retiring_step", "step_residual"]
@@ -60,7 +60,7 @@ class LowRankStep:
         self,
         precision: PackedSymmetric,
         report: ProgressCallback | None = None,
-        store: NDArray[Any] | None = None,
+        store: Store | None = None,
     ) -> PackedSymmetric:
         """P', in a store of its own: whatever happens meanwhile, P stays as it is.
 
@@ -72,12 +72,11 @@ class LowRankStep:
             P.
         report : callable, optional
             Called as ``report(done, total)``.
-        store : ndarray, optional
-            The flat store to fill, such as a file's, mapped; memory of its own if not given.
+        store : callable, optional
+            Called with the order and the tile, gives the flat store to fill; memory of its own if not given.
         """
         n, tile, dtype = precision.n, precision.tile, precision.dtype
-        numbers = np.empty(len(precision.data), dtype) if store is None else store
-        updated = PackedSymmetric(n, tile, numbers)
+        updated = precision.room(n, tile, store)
 
         def factors(index: int) -> NDArray[Any]:
             own = self.panel[index * tile : (index + 1) * tile].astype(np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from deql._system.threads import blas_limited, read_only, run_slices, thread_count
 
-__all__ = ["PackedSymmetric", "block_offset", "mirror_lower", "multiply"]
+__all__ = ["PackedSymmetric", "Store", "block_offset", "mirror_lower", "multiply"]
 
 
 _WIDEST_WHOLE = 512
@@ -23,6 +23,10 @@ _SLAB = 1024
 
 _TAKEN = 4096
 """Rows that are copied at once."""
+
+
+Store = Callable[[int, int], Any]
+"""Makes the flat store of a matrix of some order and tile, in memory or in a file, yet to be filled."""
 
 
 def block_offset(block: Any, n: int, tile: int) -> Any:
@@ -148,7 +152,7 @@ class PackedSymmetric:
         """The same matrix in memory of its own."""
         return PackedSymmetric(self.n, self.tile, self.data.copy())
 
-    def grown(self, extra: int, value: float, store: Any = None) -> PackedSymmetric:
+    def grown(self, extra: int, value: float, store: Store | None = None) -> PackedSymmetric:
         """A copy with ``extra`` more rows and columns that hold ``value`` on the diagonal and nothing else.
 
         A matrix that is cut keeps its tiles; one that is a single tile stays one while that is no wider than any.
@@ -170,7 +174,7 @@ class PackedSymmetric:
         n = self.n + extra
         whole = self.tile >= self.n
         tile = min(n, _WIDEST_WHOLE) if whole else self.tile
-        larger = self._other(n, tile, store)
+        larger = self.room(n, tile, store)
         cut = (self.block(0)[start:, start : start + tile] for start in range(0, self.n, tile))
         olds = iter(cut if whole else (old for _, old in self.blocks()))
         for _, block in larger.blocks():
@@ -182,7 +186,7 @@ class PackedSymmetric:
         larger.add_to_diagonal(np.concatenate([np.zeros(self.n), np.full(extra, float(value))]))
         return larger
 
-    def without(self, columns: NDArray[np.int64], store: Any = None) -> PackedSymmetric:
+    def without(self, columns: NDArray[np.int64], store: Store | None = None) -> PackedSymmetric:
         """A copy without some rows and columns.
 
         Parameters
@@ -199,7 +203,7 @@ class PackedSymmetric:
                [0., 9.]])
         """
         kept = np.delete(np.arange(self.n), columns)
-        smaller = self._other(len(kept), min(len(kept), self.tile), store)
+        smaller = self.room(len(kept), min(len(kept), self.tile), store)
         for start, block in smaller.blocks():
             own, rows = kept[start : start + block.shape[1]], kept[start:]
             for index in range(own[0] // self.tile, own[-1] // self.tile + 1):
@@ -212,8 +216,8 @@ class PackedSymmetric:
             mirror_lower(block[: block.shape[1]])  # rows above a source's block column lie in this tile alone
         return smaller
 
-    def _other(self, n: int, tile: int, store: Any) -> PackedSymmetric:
-        """Room for another matrix of this type and kind."""
+    def room(self, n: int, tile: int, store: Store | None = None) -> PackedSymmetric:
+        """Another matrix of this type and kind, yet to be filled: in memory, or in the ``store`` for this size."""
         size = self.stored_numbers(n, tile)
         return PackedSymmetric(n, tile, np.empty(size, self.dtype) if store is None else store(n, tile))
 
