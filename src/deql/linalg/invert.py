@@ -151,4 +151,4 @@ def sign_vectors(n: int) -> NDArray[np.float64]:
     >>> sign_vectors(2).shape
     (2, 4)
     """
-    return np.random.default_rng(0).integers(0, 2, (n, 4)) * 2.0 - 1.0
+    return np.asarray(np.random.default_rng(0).integers(0, 2, (n, 4)) * 2 - 1, np.float64)

@@ -75,14 +75,6 @@ class Updatable(RuleModel):
         other.share_fit(self, self.prior_)
         return other
 
-    def _move_copies(self, before: Updatable) -> None:
-        """Copies of P by rows and on a device, where the model had them."""
-        self.quantized_rows_ = self.on_device_ = None
-        if before.on_device_ is not None:
-            self.to(str(before.on_device_.device))
-        if before.quantized_rows_ is not None:
-            self.quantize_rows()
-
     def _become(self, other: Updatable) -> None:
         """Take over all that a fit left of another model of this kind."""
         for cached in ("_item_index", "_title_index"):
