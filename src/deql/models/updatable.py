@@ -81,11 +81,9 @@ class Updatable(RuleModel):
         other.share_fit(self, self.prior_)
         return other
 
-    def _move_copies(self, before: Updatable) -> None:
-        """Copies of P by rows and on a device, where the model had them; one that a fit has left on a device stays."""
+    def _copy_again(self, before: Updatable) -> None:
+        """Copies of P by rows and on a device, where the model before had them."""
         self.quantized_rows_ = None
-        if self.on_device_ is before.on_device_:
-            self.on_device_ = None
         if before.on_device_ is not None and self.on_device_ is None:
             self.to(str(before.on_device_.device))
         if before.quantized_rows_ is not None:

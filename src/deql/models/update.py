@@ -17,11 +17,12 @@ from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteEr
 from deql.linalg.gram import check_solvable_without_ridge, user_weights
 from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
-from deql.linalg.low_rank import LowRankStep, low_rank_step, residual_of, retiring_step, step_residual
+from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
 from deql.models.updatable import Updatable
 from deql.models.update_plan import choose_method
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
+from deql.models.updated_precision import updated_precision
 from deql.models.updated_prior import updated_prior
 
 __all__ = ["METHODS", "Prepared", "prepare", "update_model"]
@@ -187,33 +188,21 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
     """
     change = prepared.change
     updated = model._copy_fitted()
-    steps: list[LowRankStep | int | NDArray[np.int64]] = []
+    value = 1.0 / begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
-        P: PackedSymmetric = model.precision_
         try:
-            if len(change.retired):
-                step = retiring_step(P, change.retired)
-                P = step.precision(P, stage("Retire items")).without(change.retired)
-                steps += [step, change.retired]
-            if change.n_new_items:
-                P = P.grown(change.n_new_items, 1.0 / begin_with(model._fitted_ridge))
-                steps.append(change.n_new_items)
-            smaller = P
-            if prepared.gram.rank:
-                step = low_rank_step(P, prepared.gram)
-                P = step.precision(P, stage("Update"))
-                steps.append(step)
+            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
         except (InaccurateInverseError, NotPositiveDefiniteError) as error:
             if may_refit:
-                raise _DriftedError("The change is too near to one that cannot be undone") from error
+                raise _DriftedError("Rounding had added up to more than P can be changed with") from error
             raise
-        updated.precision_ = P
+        updated.precision_, updated.on_device_ = made.precision, made.on_device
         _take_data(updated, model, prepared)
-        updated.residual_ = _residual(updated, model, prepared, smaller)
+        updated.residual_ = _residual(updated, model, prepared, made.unchanged)
         note = _checked(updated.residual_, model, may_refit)
-        updated.prior_ = updated_prior(model, updated, change, steps, prior, stage)
+        updated.prior_ = updated_prior(model, updated, change, made.steps, prior, stage)
     updated._apply_rule()
-    updated._move_copies(model)
+    updated._copy_again(model)
     return updated, note
 
 
@@ -235,10 +224,10 @@ def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None
         updated.weighted_ = bool((change.final.matrix.data != 1).any())
 
 
-def _residual(updated: Updatable, model: Updatable, prepared: Prepared, smaller: PackedSymmetric) -> float:
+def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchanged: PackedSymmetric) -> float:
     """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
     if prepared.change.final is None:
-        return model.residual_ + step_residual(smaller, updated.precision_, prepared.gram)
+        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram)
     return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 
@@ -266,5 +255,5 @@ def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
     fresh = type(model)(**params)
     fresh._fit_on(change.final, model)
     fresh._kept = change.final if model._kept is not None else None
-    fresh._move_copies(model)
+    fresh._copy_again(model)
     return fresh

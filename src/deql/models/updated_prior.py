@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from deql._system.progress import Stage
 from deql.data.changes import DataChange
 from deql.errors import ParameterError
-from deql.linalg.low_rank import LowRankStep
 from deql.models.fitted_prior import FittedPrior
 from deql.models.updatable import Updatable
+from deql.models.updated_precision import PrecisionStep
 
 __all__ = ["updated_prior"]
 
@@ -22,7 +19,7 @@ def updated_prior(
     model: Updatable,
     updated: Updatable,
     change: DataChange,
-    steps: Sequence[LowRankStep | int | NDArray[np.int64]],
+    steps: Sequence[PrecisionStep],
     prior: Any,
     stage: Stage,
 ) -> FittedPrior | None:
