@@ -28,6 +28,7 @@ _FROM_FIT = (
     "item_counts_",
     "n_users_",
     "weighted_",
+    "user_salt_",
     "_kept",
 )
 
