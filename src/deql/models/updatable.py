@@ -1,0 +1,103 @@
+"""What an update must know of a model: how it learned, whether it can learn anew, and how it takes over the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql.data import Interactions
+from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.models.rule_model import RuleModel
+from deql.models.update_report import UpdateState
+
+__all__ = ["Updatable"]
+
+
+class Updatable(RuleModel):
+    """Base of the models that can be updated.
+
+    Attributes
+    ----------
+    updated_ : UpdateState or None
+        How often the model was updated since its fit, and when last; None if never.
+    """
+
+    updated_: UpdateState | None = None
+    user_power: float
+
+    def _updatable_words(self) -> str:
+        """What the model can do without its data, and how to make it updatable."""
+        return (
+            "it does not have its data, so that it can only add users who are new (new_users=True); fit it with "
+            "keep_data=True"
+        )
+
+    def _as_learned(self, data: Interactions) -> Interactions:
+        """Rows as the Gram matrix sums them up."""
+        return data
+
+    def _diagonal_of(self, data: Interactions) -> NDArray[np.float64]:
+        """D of all data."""
+        rows = self._as_learned(data).matrix
+        return weighted_diagonal(rows, user_weights(rows, self.fitted_params_["user_power"]))
+
+    def _gram_product(self, data: Interactions) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+        """A·x from the data."""
+        rows = self._as_learned(data).matrix.astype(np.float64)
+        weights = user_weights(rows, self.fitted_params_["user_power"])
+        fitted = type(self)(**self.fitted_params_)
+        added = fitted._dropped / (1.0 - fitted._dropped) * self.gram_diagonal_ + fitted._ridge
+
+        def product(x: NDArray[np.float64]) -> NDArray[np.float64]:
+            image = rows.T @ (weights[:, None] * (rows @ x))
+            return np.asarray(image + added[:, None] * x)
+
+        return product
+
+    @property
+    def _fitted_ridge(self) -> float:
+        return type(self)(**self.fitted_params_)._ridge
+
+    def _can_refit(self, prior: Any) -> bool:
+        """Whether there is all that a fit needs but the data."""
+        return True
+
+    def _fit_on(self, data: Interactions, like: Updatable) -> None:
+        """Fit as the other model was, on these data, whose columns are all items."""
+        self._fit(data, self._learn)
+
+    def _copy_fitted(self) -> Self:
+        """Another model on the same P."""
+        other = type(self)(**self.fitted_params_)
+        other.share_fit(self, self.prior_)
+        return other
+
+    def _move_copies(self, before: Updatable) -> None:
+        """Copies of P by rows and on a device, where the model had them."""
+        self.quantized_rows_ = self.on_device_ = None
+        if before.on_device_ is not None:
+            self.to(str(before.on_device_.device))
+        if before.quantized_rows_ is not None:
+            self.quantize_rows()
+
+    def _become(self, other: Updatable) -> None:
+        """Take over all that a fit left of another model of this kind."""
+        for cached in ("_item_index", "_title_index"):
+            self.__dict__.pop(cached, None)
+        keep = {"fitted_params_"}
+        self.__dict__.update({
+            name: value
+            for name, value in other.__dict__.items()
+            if name == "_kept" or (name.endswith("_") and name not in keep)
+        })  # fmt: skip
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, facts | ({} if self.updated_ is None else self.updated_.to_facts())
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self.updated_ = UpdateState.from_facts(facts)
