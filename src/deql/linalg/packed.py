@@ -151,6 +151,35 @@ class PackedSymmetric:
         larger.add_to_diagonal(np.concatenate([np.zeros(self.n), np.full(extra, float(value))]))
         return larger
 
+    def without(self, columns: NDArray[np.int64]) -> PackedSymmetric:
+        """A copy without some rows and columns.
+
+        Examples
+        --------
+        >>> a = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 5.0], [0.0, 5.0, 9.0]]), tile=2)
+        >>> a.without(np.array([1])).to_dense()
+        array([[2., 0.],
+               [0., 9.]])
+        """
+        kept = np.delete(np.arange(self.n), columns)
+        n = len(kept)
+        smaller = PackedSymmetric(n, min(n, self.tile), dtype=self.dtype)
+        for start, block in smaller.blocks():
+            own = kept[start : start + block.shape[1]]
+            for place, column in enumerate(own.tolist()):
+                index = column // self.tile
+                first = index * self.tile
+                below = np.searchsorted(kept, first)
+                source = self.block(index)
+                rows = kept[start:]
+                block[max(0, below - start) :, place] = source[rows[max(0, below - start) :] - first, column - first]
+                # Above the source's block column lie the mirror images, in rows of blocks further left.
+                for row in range(start, below):
+                    other = int(kept[row]) // self.tile
+                    corner = other * self.tile
+                    block[row - start, place] = self.block(other)[column - corner, kept[row] - corner]
+        return smaller
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the stored numbers."""

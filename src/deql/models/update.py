@@ -1,0 +1,261 @@
+"""A fitted model after a batch of changes, equal to one that is fitted on the changed data: by few columns, or anew."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from deql._system.progress import Stage, stages
+from deql.data import Interactions
+from deql.data.changes import Batch, DataChange, add_users, change_data
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError
+from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.linalg.gram_change import GramChange, gram_change
+from deql.linalg.invert import LARGEST_RESIDUAL
+from deql.linalg.low_rank import LowRankStep, low_rank_step, residual_of, retiring_step, step_residual
+from deql.linalg.packed import PackedSymmetric
+from deql.models.update_plan import choose_method
+from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
+from deql.models.updated_prior import updated_prior
+
+if TYPE_CHECKING:
+    from deql.models.updatable import Updatable
+
+__all__ = ["METHODS", "Prepared", "prepare", "update_model"]
+
+METHODS = ("auto", "low rank", "refit")
+
+DRIFT = 1e-3
+"""The residual above which rounding has added up: P is then computed anew, or that is advised."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A batch, seen with a model's eyes.
+
+    Attributes
+    ----------
+    change : DataChange
+    gram : GramChange
+        What it does to A, in the columns of afterwards.
+    diagonal : ndarray of float64
+        D afterwards.
+    """
+
+    change: DataChange
+    gram: GramChange
+    diagonal: NDArray[np.float64]
+
+
+def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepared:
+    """What a batch does to the data of a model and to A; errors are raised before anything is changed.
+
+    Parameters
+    ----------
+    model : fitted model
+    batch : Batch
+        With users under the ids that ``data_`` has.
+    new_users : bool, default False
+        That all users of what is added are new, where the model cannot tell.
+    """
+    data = model.data_
+    if data is not None:
+        change = change_data(data, batch)
+    else:
+        change = _without_data(model, batch, new_users)
+    if change.final is not None and not change.final.n_interactions:
+        raise DataError("nothing would be left to learn from: nothing was changed")
+    if not len(change.items):
+        raise DataError("no item would be left: nothing was changed")
+    fitted = type(model)(**model.fitted_params_)  # P belongs to these, whatever was set since
+    before, after = model._as_learned(change.before), model._as_learned(change.after)
+    power, ratio = fitted.user_power, fitted._dropped / (1.0 - fitted._dropped)
+    weights = [_weights(sizes, power) for sizes in (change.sizes_before, change.sizes_after)]
+    n = len(change.items)
+    fresh = np.zeros(n)
+    if change.n_new_items:  # begun with begin_with(...) on the diagonal, which is l2 unless that is 0
+        fresh[n - change.n_new_items :] = fitted._ridge - begin_with(fitted._ridge)
+    gram, by_item = gram_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
+    if change.final is None:
+        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + by_item
+    else:
+        diagonal = model._diagonal_of(change.final)
+    return Prepared(change, gram, diagonal)
+
+
+def begin_with(ridge: float) -> float:
+    """What a new item has on the diagonal of A before its users come: l2, or 1 where that is 0, taken off later."""
+    return ridge if ridge > 0 else 1.0
+
+
+def _weights(sizes: NDArray[np.int64], power: float) -> NDArray[np.float64]:
+    steps = np.concatenate([[0], np.cumsum(sizes)])
+    empty = csr_array((np.empty(steps[-1]), np.empty(steps[-1], np.int32), steps), shape=(len(sizes), 1))
+    return user_weights(empty, power)
+
+
+def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange:
+    if batch.removed is not None or batch.forget_users or batch.retire_items:
+        what = "forget users" if batch.forget_users else "retire items" if batch.retire_items else "remove interactions"
+        raise ParameterError(f"this model cannot {what}: {model._updatable_words()}")
+    if batch.added is None:
+        return add_users(model.items_, model.titles_, model.n_users_, _nothing(model))
+    if not new_users:
+        raise ParameterError(
+            f"this model cannot tell whether the users of what is added are new: {model._updatable_words()}",
+            parameter="new_users",
+        )
+    return add_users(model.items_, model.titles_, model.n_users_, batch.added)
+
+
+def _nothing(model: Updatable) -> Interactions:
+    return Interactions(csr_array((0, len(model.items_)), dtype=np.float32), np.zeros(0, np.int64), model.items_)
+
+
+def plan_update(
+    model: Updatable, batch: Batch, *, new_users: bool = False, method: str = "auto", prior: Any = None
+) -> tuple[Prepared, UpdatePlan]:
+    """What a batch does, and the way that would be taken."""
+    model._check_fitted()
+    if method not in METHODS:
+        raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
+    prepared = prepare(model, batch, new_users=new_users)
+    return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
+
+
+def update_model(
+    model: Updatable,
+    batch: Batch,
+    *,
+    new_users: bool = False,
+    method: str = "auto",
+    prior: Any = None,
+    now: float | None = None,
+) -> UpdateReport:
+    """Change a fitted model by a batch: all of it, or, where anything is wrong, nothing.
+
+    Parameters
+    ----------
+    model : fitted model
+    batch : Batch
+        With users under the ids that ``data_`` has.
+    new_users, method, prior
+        As in :meth:`deql.DEQL.update`.
+    now : float, optional
+        When it is done, in seconds since 1970, which the model keeps; the clock's time if not given.
+    """
+    begin = time.perf_counter()
+    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior)
+    moment = time.time() if now is None else now
+    before, notes = model.residual_, []
+    taken = plan.method
+    if taken == "low rank":
+        updated = _by_low_rank(model, prepared, prior)
+        taken, note = _checked(updated, model, prepared.change, method, prior)
+        notes += [note] if note else []
+    if taken == "refit":
+        updated = _refitted(model, prepared.change, prior)
+    elif taken == "none":
+        updated = model._copy_fitted()
+        updated._kept = prepared.change.final if model._kept is not None else None
+        updated.n_users_ = prepared.change.n_users
+    old = model.updated_
+    if taken == "refit":
+        state = UpdateState(0, updated.residual_, moment)
+    else:
+        count = 0 if old is None else old.count
+        state = UpdateState(
+            count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment
+        )
+    updated.updated_ = state
+    model._become(updated)
+    return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
+
+
+def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any) -> Updatable:
+    """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ)."""
+    change = prepared.change
+    updated = model._copy_fitted()
+    steps: list[LowRankStep | int | NDArray[np.int64]] = []
+    with stages(model.progress) as stage:
+        P: PackedSymmetric = model.precision_
+        if len(change.retired):
+            step = retiring_step(P, change.retired)
+            P = step.precision(P, stage("Retire items")).without(change.retired)
+            steps += [step, change.retired]
+        if change.n_new_items:
+            P = P.grown(change.n_new_items, 1.0 / begin_with(model._fitted_ridge))
+            steps.append(change.n_new_items)
+        smaller = P
+        if prepared.gram.rank:
+            step = low_rank_step(P, prepared.gram)
+            P = step.precision(P, stage("Update"))
+            steps.append(step)
+        updated.precision_ = P
+        _take_data(updated, model, prepared)
+        updated.residual_ = _residual(updated, model, prepared, smaller)
+        updated.prior_ = updated_prior(model, updated, change, steps, prior, stage)
+    updated._apply_rule()
+    updated._move_copies(model)
+    return updated
+
+
+def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None:
+    """Items, counts, D and data of afterwards."""
+    change = prepared.change
+    updated.items_, updated.titles_, updated.n_users_ = change.items, change.titles, change.n_users
+    updated.gram_diagonal_ = prepared.diagonal
+    n = len(change.items)
+    if change.final is None:
+        counts = np.concatenate([model.item_counts_, np.zeros(change.n_new_items, np.int64)])
+        updated.item_counts_ = counts + np.bincount(change.after.matrix.indices, minlength=n)
+        updated._kept = None
+        if model.weighted_ is not None:
+            updated.weighted_ = bool(model.weighted_ or (change.after.matrix.data != 1).any())
+    else:
+        updated.item_counts_ = np.bincount(change.final.matrix.indices, minlength=n)
+        updated._kept = change.final
+        updated.weighted_ = bool((change.final.matrix.data != 1).any())
+
+
+def _residual(updated: Updatable, model: Updatable, prepared: Prepared, smaller: PackedSymmetric) -> float:
+    """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
+    if prepared.change.final is None:
+        return model.residual_ + step_residual(smaller, updated.precision_, prepared.gram)
+    return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
+
+
+def _checked(
+    updated: Updatable, model: Updatable, change: DataChange, method: str, prior: Any
+) -> tuple[str, str | None]:
+    """Whether P is still exact enough, and what is done or advised if not."""
+    fit_residual = model.residual_ if model.updated_ is None else model.updated_.fit_residual
+    limit = max(DRIFT, 4 * fit_residual)
+    if updated.residual_ <= limit:
+        return "low rank", None
+    said = f"rounding had added up to a residual of {updated.residual_:.0e}"
+    if method == "auto" and change.final is not None and model._can_refit(prior):
+        return "refit", f"{said[0].upper()}{said[1:]}, so P was computed anew."
+    if not updated.residual_ <= LARGEST_RESIDUAL:
+        raise InaccurateInverseError(
+            f"{said}, more than the {LARGEST_RESIDUAL} that is accepted: fit the model again, or use dtype float64"
+        )
+    return "low rank", f"{said[0].upper()}{said[1:]}: fit the model again soon."
+
+
+def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
+    """The model fitted on the data of afterwards, beside the one that is there."""
+    assert change.final is not None
+    params = model.fitted_params_ | ({} if prior is None else {"prior": prior})
+    fresh = type(model)(**params)
+    try:
+        fresh._fit_on(change.final, model)
+    except (NotPositiveDefiniteError, InaccurateInverseError) as error:
+        raise type(error)(*error.args) if isinstance(error, InaccurateInverseError) else error from None
+    fresh._kept = change.final if model._kept is not None else None
+    return fresh
