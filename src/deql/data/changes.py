@@ -305,9 +305,7 @@ def _refuse_into(
     both = np.intersect1d(goes, comes)
     if both.size:
         what = one if both.size == 1 else several
-        raise DataError(
-            f"{what} {name_some(ids[both])} cannot be {verb} and added to at once: do one after the other"
-        )
+        raise DataError(f"{what} {name_some(ids[both])} cannot be {verb} and added to at once: do one after the other")
 
 
 def _merged(

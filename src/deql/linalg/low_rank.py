@@ -126,9 +126,7 @@ def gather(precision: PackedSymmetric, columns: NDArray[np.int64]) -> NDArray[An
     return panel
 
 
-def residual_of(
-    precision: PackedSymmetric, product: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-) -> float:
+def residual_of(precision: PackedSymmetric, product: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
     """The largest entry of |P·A·x − x| over a few random sign vectors x, where ``product`` gives A·x.
 
     Examples

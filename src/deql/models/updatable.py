@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from datetime import date
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deql.data import Interactions
+from deql.data import Interactions, as_interactions
 from deql.data.changes import Batch
-from deql.data.interactions import InteractionsLike
+from deql.data.interactions import InteractionsLike, is_frame
+from deql.data.moments import moment
+from deql.data.recency import faded
 from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.models.aging import age_model
 from deql.models.rule_model import RuleModel
 from deql.models.update import plan_update, update_model
 from deql.models.update_report import UpdatePlan, UpdateReport, UpdateState
@@ -105,6 +110,37 @@ class Updatable(RuleModel):
         batch = self._batch(added, removed, forget_users, retire_items)
         return plan_update(self, batch, new_users=new_users, method=method, prior=prior)[1]
 
+    def age(self, until: float | str | date) -> UpdateReport:
+        """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
+
+        For models with a half-life. Updates alone leave ``until_`` where the fit put it, so that what comes later
+        counts more than in full. All fades alike, so that P is computed anew: from the data if they were kept, else
+        from P itself, as A' = f²·(A − l2·I) + l2·I. Whatever goes wrong, the model stays as it was.
+
+        Parameters
+        ----------
+        until : float, str or date
+            A time as the data have it; or a date such as ``"2015-03-04"`` or ``"2015-03-04 17:30"``, in UTC, where
+            these are seconds since 1970. It may be before ``until_``, too.
+
+        Returns
+        -------
+        UpdateReport
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> import numpy as np, deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> data = replace(data, times=np.array([3.0, 1.0, 2.0, 2.0, 5.0]))
+        >>> model = deql.EASE(l2=1.0, half_life=2).fit(data, keep_data=True)
+        >>> report = model.age(until=9)
+        >>> report.method, model.until_
+        ('refit', 9.0)
+        """
+        self._check_fitted()
+        return age_model(self, moment(until, "until"))
+
     def _batch(
         self,
         added: InteractionsLike | None,
@@ -113,6 +149,8 @@ class Updatable(RuleModel):
         retire_items: Iterable[Hashable],
     ) -> Batch:
         self._check_fitted()
+        if self._needs_times and is_frame(added):
+            added = as_interactions(added, time=True)  # type: ignore[arg-type]
         parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
         return Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
 
@@ -125,7 +163,10 @@ class Updatable(RuleModel):
 
     def _as_learned(self, data: Interactions) -> Interactions:
         """Rows as the Gram matrix sums them up."""
-        return data
+        half_life = self.fitted_params_["half_life"]
+        if half_life is None or self.until_ is None or not data.n_interactions:
+            return data
+        return faded(data, half_life, self.until_)
 
     def _diagonal_of(self, data: Interactions) -> NDArray[np.float64]:
         """D of all data."""
@@ -154,8 +195,9 @@ class Updatable(RuleModel):
         return True
 
     def _fit_on(self, data: Interactions, like: Updatable) -> None:
-        """Fit as the other model was, on these data, whose columns are all items."""
-        self._fit(data, self._learn)
+        """Fit as the other model was, at its moment, on these data, whose columns are all items."""
+        learn: Any = self._learn
+        self._fit(data, partial(learn, until=like.until_))
 
     def _copy_fitted(self) -> Self:
         """Another model on the same P."""

@@ -169,9 +169,7 @@ def update_model(
         state = UpdateState(0, updated.residual_, moment)
     else:
         count = 0 if old is None else old.count
-        state = UpdateState(
-            count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment
-        )
+        state = UpdateState(count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment)
     updated.updated_ = state
     model._become(updated)
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
