@@ -15,7 +15,7 @@ from deql.data.interactions import Interactions
 from deql.data.matrices import entry_rows, has_entries, masked, shortest_float
 from deql.errors import DataError, Setting, name_some
 
-__all__ = ["Batch", "DataChange", "add_users", "change_data"]
+__all__ = ["Batch", "DataChange", "add_users", "change_data", "empty_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +176,22 @@ def add_users(items: NDArray[Any], titles: NDArray[Any] | None, n_users: int, ad
     >>> change.items.tolist(), change.n_users, change.after.matrix.toarray().tolist()
     (['tea', 'oat'], 6, [[0.0, 1.0]])
     """
-    nobody = Interactions(csr_array((0, len(items)), dtype=np.float32), added.users[:0], items, titles=titles)
+    nobody = Interactions(empty_rows(len(items)), added.users[:0], items, titles=titles)
     if added.times is not None:
         nobody = replace(nobody, times=np.zeros(0))
     change = change_data(nobody, Batch(added))
     return replace(change, final=None, n_users=n_users + change.n_users)
+
+
+def empty_rows(n_items: int) -> csr_array:
+    """Nobody's rows.
+
+    Examples
+    --------
+    >>> empty_rows(3).shape
+    (0, 3)
+    """
+    return csr_array(np.zeros((0, n_items), np.float32))
 
 
 def replace_shape(matrix: csr_array, shape: tuple[int, int]) -> csr_array:
@@ -197,7 +208,8 @@ def replace_shape(matrix: csr_array, shape: tuple[int, int]) -> csr_array:
 
 def _places(index: dict[Any, int], ids: Sequence[Hashable], one: str, several: str) -> NDArray[np.int64]:
     """Rows or columns of ids, ascending."""
-    given = id_array(list(ids)).tolist() if len(ids) else []
+    listed: list[Any] = list(ids)
+    given = id_array(listed).tolist() if listed else []
     unknown = [name for name in given if name not in index]
     if unknown:
         raise DataError(

@@ -110,4 +110,4 @@ def _same_rows(one: csr_array, other: csr_array) -> NDArray[np.bool_]:
     """Which rows of two matrices of one shape are equal."""
     difference = (one - other).tocsr()
     difference.eliminate_zeros()
-    return np.diff(difference.indptr) == 0
+    return np.asarray(np.diff(difference.indptr) == 0)

@@ -64,7 +64,7 @@ class LowRankStep:
         inner = left[self.columns].astype(np.float64)
         if self.factor is not None:
             inner = self.factor.T @ inner
-        return (left - self.panel @ (self.core @ inner).astype(self.panel.dtype)).astype(np.float32)
+        return np.asarray(left - self.panel @ (self.core @ inner).astype(self.panel.dtype), np.float32)
 
 
 def low_rank_step(precision: PackedSymmetric, change: GramChange) -> LowRankStep:
@@ -135,7 +135,7 @@ def residual_of(precision: PackedSymmetric, product: Callable[[NDArray[np.float6
     >>> residual_of(P, lambda x: x * np.array([[2.0], [4.0]]))
     0.0
     """
-    signs = np.random.default_rng(0).integers(0, 2, (precision.n, 4)) * 2.0 - 1.0
+    signs = np.asarray(np.random.default_rng(0).integers(0, 2, (precision.n, 4)) * 2 - 1, np.float64)
     images = product(signs)
     scale = np.abs(images).max(axis=0)
     return float(np.abs(precision.matvec(images / scale) * scale - signs).max())

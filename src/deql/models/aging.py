@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +14,9 @@ from deql.linalg.engines.memory import invert_in_memory
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.thin_product import thin_product
 from deql.models.fitted_prior import FittedPrior
+from deql.models.updatable import Updatable
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
 from deql.ranking.prior_term import prior_diagonal
-
-if TYPE_CHECKING:
-    from deql.models.updatable import Updatable
 
 __all__ = ["age_model"]
 

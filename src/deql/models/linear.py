@@ -26,7 +26,7 @@ from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weig
 from deql.linalg.planner.choose import ENGINES, as_engine, choose_engine, engine_from_config, solve
 from deql.models.fitted_prior import FittedPrior, product_bytes
 from deql.models.new_items import add_new_items
-from deql.models.updatable import Updatable
+from deql.models.update_verbs import UpdateVerbs
 from deql.priors.matrix import Matrix, as_prior, is_matrix
 from deql.priors.prior import Prior
 from deql.priors.saved import prior_from_config
@@ -37,7 +37,7 @@ __all__ = ["LinearAutoencoder"]
 
 
 @dataclass(eq=False, repr=False)
-class LinearAutoencoder(Updatable):
+class LinearAutoencoder(UpdateVerbs):
     """Base of the models whose weights are W = P·diag(gain) + diag(shift), + left·rightᵀ·diag(scale) with a prior.
 
     Parameters

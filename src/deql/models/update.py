@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import Stage, stages
+from deql._system.progress import stages
 from deql.data import Interactions
-from deql.data.changes import Batch, DataChange, add_users, change_data
-from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError
-from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.data.changes import Batch, DataChange, add_users, change_data, empty_rows
+from deql.errors import DataError, InaccurateInverseError, ParameterError
+from deql.linalg.gram import user_weights
 from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import LowRankStep, low_rank_step, residual_of, retiring_step, step_residual
 from deql.linalg.packed import PackedSymmetric
+from deql.models.updatable import Updatable
 from deql.models.update_plan import choose_method
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
 from deql.models.updated_prior import updated_prior
-
-if TYPE_CHECKING:
-    from deql.models.updatable import Updatable
 
 __all__ = ["METHODS", "Prepared", "prepare", "update_model"]
 
@@ -64,10 +62,7 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         That all users of what is added are new, where the model cannot tell.
     """
     data = model.data_
-    if data is not None:
-        change = change_data(data, batch)
-    else:
-        change = _without_data(model, batch, new_users)
+    change = _without_data(model, batch, new_users) if data is None else change_data(data, batch)
     if change.final is not None and not change.final.n_interactions:
         raise DataError("nothing would be left to learn from: nothing was changed")
     if not len(change.items):
@@ -114,7 +109,7 @@ def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange
 
 
 def _nothing(model: Updatable) -> Interactions:
-    return Interactions(csr_array((0, len(model.items_)), dtype=np.float32), np.zeros(0, np.int64), model.items_)
+    return Interactions(empty_rows(len(model.items_)), np.zeros(0, np.int64), model.items_)
 
 
 def plan_update(
@@ -251,9 +246,6 @@ def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
     assert change.final is not None
     params = model.fitted_params_ | ({} if prior is None else {"prior": prior})
     fresh = type(model)(**params)
-    try:
-        fresh._fit_on(change.final, model)
-    except (NotPositiveDefiniteError, InaccurateInverseError) as error:
-        raise type(error)(*error.args) if isinstance(error, InaccurateInverseError) else error from None
+    fresh._fit_on(change.final, model)
     fresh._kept = change.final if model._kept is not None else None
     return fresh

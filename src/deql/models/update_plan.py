@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deql.data.changes import DataChange
 from deql.errors import ParameterError
 from deql.linalg.gram_change import GramChange
+from deql.models.updatable import Updatable
 from deql.models.update_report import Changes, UpdatePlan
-
-if TYPE_CHECKING:
-    from deql.models.updatable import Updatable
 
 __all__ = ["choose_method"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from deql.data.changes import DataChange
 from deql.errors import ParameterError
 from deql.linalg.low_rank import LowRankStep
 from deql.models.fitted_prior import FittedPrior
-
-if TYPE_CHECKING:
-    from deql.models.updatable import Updatable
+from deql.models.updatable import Updatable
 
 __all__ = ["updated_prior"]
 

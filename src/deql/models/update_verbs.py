@@ -1,0 +1,144 @@
+"""Models that follow their data without a fit: interactions and items that come and go, users who are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from datetime import date
+from typing import Any
+
+from deql.data.changes import Batch
+from deql.data.interactions import InteractionsLike, as_interactions, is_frame
+from deql.data.moments import moment
+from deql.models.aging import age_model
+from deql.models.updatable import Updatable
+from deql.models.update import plan_update, update_model
+from deql.models.update_report import UpdatePlan, UpdateReport
+
+__all__ = ["UpdateVerbs"]
+
+
+class UpdateVerbs(Updatable):
+    """Verbs of the models that can be updated."""
+
+    def update(
+        self,
+        added: InteractionsLike | None = None,
+        removed: InteractionsLike | None = None,
+        *,
+        forget_users: Iterable[Hashable] = (),
+        retire_items: Iterable[Hashable] = (),
+        new_users: bool = False,
+        method: str = "auto",
+        prior: Any = None,
+    ) -> UpdateReport:
+        """Follow changes of the data without a fit: the model becomes what a fit on the changed data gives.
+
+        The changed rows of R touch few items, so that A changes by few columns and P with it (Woodbury's identity).
+        Where a fit is faster, one is done. Whatever goes wrong, the model stays as it was.
+
+        Parameters
+        ----------
+        added : Interactions, sparse matrix or frame, optional
+            Interactions that come: of users and items that are known or new. One that is there adds up as in
+            :func:`deql.join`. New items become the last columns.
+        removed : likewise, optional
+            Interactions that go, whatever they weigh. They go before others come, so that one in both is replaced.
+        forget_users : iterable of user ids, optional
+            Users who go with everything; see :meth:`forget` for a certificate.
+        retire_items : iterable of item ids, optional
+            Items that go with everything.
+        new_users : bool, default False
+            That all users of ``added`` are new, where the model does not have its data and cannot tell.
+        method : {"auto", "low rank", "refit"}, default "auto"
+            The way: whichever is predicted to be faster, unless it is said.
+        prior : Prior, optional
+            The prior once more, where a loaded model has only what it made.
+
+        Returns
+        -------
+        UpdateReport
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> model = deql.EASE(l2=1.0).fit(data, keep_data=True)
+        >>> report = model.update(deql.Interactions.from_pairs(["c", "d"], ["tea", "egg"]))
+        >>> report.plan.changes.new_users, model.items_.tolist()
+        (1, ['jam', 'oat', 'tea', 'egg'])
+        """
+        batch = self._batch(added, removed, forget_users, retire_items)
+        return update_model(self, batch, new_users=new_users, method=method, prior=prior)
+
+    def plan_update(
+        self,
+        added: InteractionsLike | None = None,
+        removed: InteractionsLike | None = None,
+        *,
+        forget_users: Iterable[Hashable] = (),
+        retire_items: Iterable[Hashable] = (),
+        new_users: bool = False,
+        method: str = "auto",
+        prior: Any = None,
+    ) -> UpdatePlan:
+        """What :meth:`update` would do with the same arguments, and how long that would take, without doing it.
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> model = deql.EASE(l2=1.0).fit(data, keep_data=True)
+        >>> model.plan_update(forget_users=["c"]).touched
+        1
+        """
+        batch = self._batch(added, removed, forget_users, retire_items)
+        return plan_update(self, batch, new_users=new_users, method=method, prior=prior)[1]
+
+    def age(self, until: float | str | date) -> UpdateReport:
+        """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
+
+        For models with a half-life. Updates alone leave ``until_`` where the fit put it, so that what comes later
+        counts more than in full. All fades alike, so that P is computed anew: from the data if they were kept, else
+        from P itself, as A' = f²·(A − l2·I) + l2·I. Whatever goes wrong, the model stays as it was.
+
+        Parameters
+        ----------
+        until : float, str or date
+            A time as the data have it; or a date such as ``"2015-03-04"`` or ``"2015-03-04 17:30"``, in UTC, where
+            these are seconds since 1970. It may be before ``until_``, too.
+
+        Returns
+        -------
+        UpdateReport
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> import numpy as np, deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> data = replace(data, times=np.array([3.0, 1.0, 2.0, 2.0, 5.0]))
+        >>> model = deql.EASE(l2=1.0, half_life=2).fit(data, keep_data=True)
+        >>> report = model.age(until=9)
+        >>> report.method, model.until_
+        ('refit', 9.0)
+        """
+        self._check_fitted()
+        return age_model(self, moment(until, "until"))
+
+    def _batch(
+        self,
+        added: InteractionsLike | None,
+        removed: InteractionsLike | None,
+        forget_users: Iterable[Hashable],
+        retire_items: Iterable[Hashable],
+    ) -> Batch:
+        self._check_fitted()
+        if self._needs_times and is_frame(added):
+            added = as_interactions(added, time=True)  # type: ignore[arg-type]
+        parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
+        return Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
+
+
+def _ids(given: Iterable[Hashable]) -> tuple[Hashable, ...]:
+    """Ids as a tuple: one that is text is one id, not its letters."""
+    return (given,) if isinstance(given, str | bytes) or not isinstance(given, Iterable) else tuple(given)
