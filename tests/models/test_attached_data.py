@@ -57,6 +57,21 @@ def test_a_loaded_model_is_updatable_with_them(tmp_path):
     assert np.allclose(model.weights(), refit.weights(), atol=1e-8)
 
 
+@pytest.mark.parametrize("hash_users", [False, True])
+def test_of_a_model_with_a_half_life_their_times_count(tmp_path, hash_users):
+    model = saved(deql.EASE(l2=2.0, half_life=100.0, user_power=0.5).fit(NAMED), tmp_path)
+    with pytest.raises(DataError, match="the squared weights of item"):
+        model.attach_data(replace(NAMED, times=NAMED.times[::-1]))
+    model = saved(model.attach_data(shuffled(NAMED, 3), hash_users=hash_users), tmp_path)
+    model.age(until=500.0)
+    assert model.recommend(users=[3], k=2).users.tolist() == [3]
+    assert (model.user_salt_ is not None) == hash_users
+    faded = NAMED.matrix.data * 2 ** ((NAMED.times - 500.0) / 100.0)
+    by_hand = csr_array((faded, NAMED.matrix.indices, NAMED.matrix.indptr), NAMED.matrix.shape)
+    refit = deql.EASE(l2=2.0, user_power=0.5).fit(replace(NAMED, matrix=by_hand))
+    assert np.allclose(model.weights(), refit.weights(), atol=1e-5)
+
+
 def test_items_that_a_prior_knows_may_be_missing():
     kinds = {item: {"kind": "ab"[place % 2]} for place, item in enumerate([*ITEMS.tolist(), "cold"])}
     model = deql.EASE(l2=2.0, prior=ItemFeatures(kinds)).fit(NAMED)
