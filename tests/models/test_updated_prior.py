@@ -394,5 +394,5 @@ def test_operations_are_counted() -> None:
     rank = model.prior_.features.basis.shape[1]
     n = N + COLD
     assert counts == [
-        [0, 0], [8 * N * N, 2 * N**3], [8 * N * 3, 6 * N * N], [8 * N * N, 8 * N * N], [8 * n * rank, 2 * n * n * rank],
+        [0, 0], [4 * N * N, 2 * N**3], [4 * N * 3, 6 * N * N], [8 * N * N, 8 * N * N], [4 * n * rank, 2 * n * n * rank],
     ]  # fmt: skip

@@ -91,7 +91,7 @@ class Updatable(RuleModel):
         return other
 
     def _move_copies(self, before: Updatable) -> None:
-        """Copies of P by rows and on a device, where the model had them; those of another P are none of this one."""
+        """Copies of P on a device and by rows, where the model had them; those of another P are none of this one."""
         if self.on_device_ is before.on_device_:
             self.on_device_ = None
         if before.on_device_ is not None and self.on_device_ is None:

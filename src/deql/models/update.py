@@ -17,11 +17,12 @@ from deql.errors import DataError, InaccurateInverseError, ParameterError, Setti
 from deql.linalg.gram import user_weights
 from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
-from deql.linalg.low_rank import LowRankStep, low_rank_step, residual_of, retiring_step, step_residual
+from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
 from deql.models.updatable import Updatable, describe_updatable
 from deql.models.update_plan import choose_method
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
+from deql.models.updated_precision import updated_precision
 from deql.models.updated_prior import updated_prior, weights_after, with_prior_items
 
 __all__ = ["METHODS", "Prepared", "prepare", "update_model"]
@@ -184,26 +185,14 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any) -> Updatable:
     """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ)."""
     change = prepared.change
     updated = model._copy_fitted()
-    steps: list[LowRankStep | int | NDArray[np.int64]] = []
+    value = 1.0 / begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
         towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
-        P: PackedSymmetric = model.precision_
-        if len(change.retired):
-            step = retiring_step(P, change.retired)
-            P = step.precision(P, stage("Retire items")).without(change.retired)
-            steps += [step, change.retired]
-        if change.n_new_items:
-            P = P.grown(change.n_new_items, 1.0 / begin_with(model._fitted_ridge))
-            steps.append(change.n_new_items)
-        smaller = P
-        if prepared.gram.rank:
-            step = low_rank_step(P, prepared.gram)
-            P = step.precision(P, stage("Update"))
-            steps.append(step)
-        updated.precision_ = P
+        made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+        updated.precision_, updated.on_device_ = made.precision, made.on_device
         _take_data(updated, model, prepared)
-        updated.residual_ = _residual(updated, model, prepared, smaller)
-        updated.prior_ = updated_prior(model, updated, change, steps, prior, towards, stage)
+        updated.residual_ = _residual(updated, model, prepared, made.unchanged)
+        updated.prior_ = updated_prior(model, updated, change, made.steps, prior, towards, stage)
     updated._apply_rule()
     updated._move_copies(model)
     return updated
@@ -227,10 +216,10 @@ def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None
         updated.weighted_ = bool((change.final.matrix.data != 1).any())
 
 
-def _residual(updated: Updatable, model: Updatable, prepared: Prepared, smaller: PackedSymmetric) -> float:
+def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchanged: PackedSymmetric) -> float:
     """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
     if prepared.change.final is None:
-        return model.residual_ + step_residual(smaller, updated.precision_, prepared.gram)
+        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram)
     return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 

@@ -18,6 +18,7 @@ from deql.linalg.low_rank import LowRankStep
 from deql.linalg.thin_product import COLUMNS_AT_ONCE
 from deql.models.fitted_prior import FittedPrior
 from deql.models.updatable import Updatable
+from deql.models.updated_precision import PrecisionStep
 from deql.priors.item_features import ItemFeatures, fitted_weights
 from deql.priors.matrix import as_prior
 from deql.priors.of_model import Model
@@ -27,9 +28,6 @@ from deql.priors.specs import prior_kind
 from deql.ranking.prior_term import prior_diagonal
 
 __all__ = ["prior_flops", "updated_prior", "weights_after", "with_prior_items"]
-
-Step = LowRankStep | int | NDArray[np.int64]
-"""What became of P: a change of low rank, a number of new columns, or columns that went."""
 
 Way = Literal["follow", "strength", "anew"]
 """W₀ stays as it is; the features do, and only how strong they are is fitted again; W₀ is made again."""
@@ -121,7 +119,7 @@ def updated_prior(
     model: Updatable,
     updated: Updatable,
     change: DataChange,
-    steps: Sequence[Step],
+    steps: Sequence[PrecisionStep],
     given: Any,
     weights: PriorWeights | None,
     stage: Stage,
@@ -174,7 +172,7 @@ def prior_flops(model: Updatable, change: DataChange, rank: int | None, given: A
     n, space = len(change.items), model.prior_.features
     width = n if model.prior_.right is None else model.prior_.left.shape[1] if space is None else space.basis.shape[1]
     anew = rank is None or _way(model, change, given) == "anew"
-    return 2.0 * n * n * width if anew else 4.0 * n * (rank or 0) * width
+    return 2.0 * n * n * width if anew else 2.0 * n * (rank or 0) * width
 
 
 def _prior(model: Updatable, given: Any) -> Prior:
@@ -280,7 +278,10 @@ def _items(items: Any) -> str:
 
 
 def _followed(
-    before: FittedPrior, steps: Sequence[Step], precision_diagonal: NDArray[np.float64], report: ProgressCallback | None
+    before: FittedPrior,
+    steps: Sequence[PrecisionStep],
+    precision_diagonal: NDArray[np.float64],
+    report: ProgressCallback | None,
 ) -> FittedPrior:
     """The prior where W₀ is as it was, but for items that went, and new ones, of which it says nothing."""
     n = len(before.left)
@@ -297,7 +298,7 @@ def _followed(
     return FittedPrior(left, right, scale, diagonal, own, image)
 
 
-def _carried(values: NDArray[Any], steps: Sequence[Step], new: float) -> NDArray[Any]:
+def _carried(values: NDArray[Any], steps: Sequence[PrecisionStep], new: float) -> NDArray[Any]:
     """What items have, afterwards."""
     for step in steps:
         if isinstance(step, int):
@@ -308,7 +309,10 @@ def _carried(values: NDArray[Any], steps: Sequence[Step], new: float) -> NDArray
 
 
 def _through(
-    product: NDArray[np.float32], columns: NDArray[np.int64], steps: Sequence[Step], report: ProgressCallback | None
+    product: NDArray[np.float32],
+    columns: NDArray[np.int64],
+    steps: Sequence[PrecisionStep],
+    report: ProgressCallback | None,
 ) -> NDArray[np.float32]:
     """P·U of afterwards in some of its columns, of which −1 is one of zeros: new items have none of U's.
 
