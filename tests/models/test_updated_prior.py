@@ -188,6 +188,12 @@ class TestItemFeatures:
         for one in (model, loaded):
             one.update(come)
             assert_as_refitted(one, refitted(model))
+        again = self.loaded(tmp_path, loaded)
+        more = {"later": {"year": 0.3, "genres": "a|c"}}
+        again.add_items(more).update(forget_users=[12])
+        model.add_items(more).update(forget_users=[12])
+        assert again.items_.tolist()[-2:] == ["new", "later"]
+        assert_as_refitted(again, model)
 
     def test_a_table_given_again_brings_them(self, tmp_path: Path) -> None:
         come = deql.Interactions.from_pairs([1, 400], [name(N + COLD)] * 2)
@@ -367,6 +373,18 @@ def test_a_prior_of_one_s_own_is_made_again(tmp_path: Path) -> None:
         loaded.update(forget_users=[3])
     loaded.update(forget_users=[3], prior=OfCounts())
     assert_as_refitted(loaded)
+
+
+@pytest.mark.parametrize(
+    "prior", [LowPass(4), ItemFeatures(table()), matrix(rank=3)], ids=["lowpass", "features", "pair"]
+)
+def test_fading_interactions(prior: Any) -> None:
+    def timed(data: deql.Interactions) -> deql.Interactions:
+        return deql.Interactions(data.matrix, data.users, data.items, np.arange(data.n_interactions) % 90 * 1.0)
+
+    model = deql.EASE(**EASE, half_life=30.0, prior=prior).fit(timed(pairs(1)), keep_data=True)
+    model.update(timed(pairs(5, users=3, first=100)), forget_users=[3, 9], method="low rank")
+    assert_as_refitted(model, tolerance=1e-4 if isinstance(prior, LowPass) else 3e-6)
 
 
 def test_quantised_rows_follow() -> None:
