@@ -111,8 +111,8 @@ def weights_after(model: Updatable, change: DataChange, given: Any, stage: Stage
     if change.n_new_items:  # which no table has had, or they were there
         space = space.with_rows(csr_array(np.zeros((change.n_new_items, space.features.shape[1]), np.float32)))
     warm = _had(change)
-    # To an item without any features it is all one whether the basis was learned from it.
-    return fitted_weights(space, data.matrix, warm & (np.diff(space.features.indptr) > 0), ~warm)
+    # The basis was learned from those that the table has; to others, without features, it is all one.
+    return fitted_weights(space, data.matrix, warm, ~warm)
 
 
 def updated_prior(
