@@ -13,6 +13,7 @@ from deql._system.tables import counted
 from deql.data import Interactions
 from deql.data.recency import faded
 from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
 from deql.priors.item_features import ItemFeatures
@@ -83,6 +84,11 @@ class Updatable(RuleModel):
         """Fit as the other model was, at its moment, on these data, whose columns are all items."""
         learn: Any = self._learn
         self._fit(data, partial(learn, until=like.until_))
+
+    def share_fit(self, fitted: RuleModel, prior: FittedPrior | None) -> None:
+        """As of any model on P, with what is known of its updates."""
+        super().share_fit(fitted, prior)
+        self.updated_ = fitted.updated_ if isinstance(fitted, Updatable) else None
 
     def _copy_fitted(self) -> Self:
         """Another model on the same P."""
