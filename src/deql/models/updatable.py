@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.tables import counted
 from deql.data import Interactions
+from deql.data.recency import faded
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
+from deql.priors.item_features import ItemFeatures
+from deql.priors.matrix import as_prior
+from deql.priors.saved import SavedPrior
+from deql.priors.specs import prior_kind
 
-__all__ = ["Updatable"]
+__all__ = ["Updatable", "describe_updatable", "learned_prior"]
 
 
 class Updatable(RuleModel):
@@ -29,16 +36,12 @@ class Updatable(RuleModel):
     updated_: UpdateState | None = None
     user_power: float
 
-    def _updatable_words(self) -> str:
-        """What the model can do without its data, and how to make it updatable."""
-        return (
-            "it does not have its data, so that it can only add users who are new (new_users=True); fit it with "
-            "keep_data=True"
-        )
-
     def _as_learned(self, data: Interactions) -> Interactions:
         """Rows as the Gram matrix sums them up."""
-        return data
+        half_life = self.fitted_params_["half_life"]
+        if half_life is None or self.until_ is None or not data.n_interactions:
+            return data
+        return faded(data, half_life, self.until_)
 
     def _diagonal_of(self, data: Interactions) -> NDArray[np.float64]:
         """D of all data."""
@@ -63,12 +66,25 @@ class Updatable(RuleModel):
         return type(self)(**self.fitted_params_)._ridge
 
     def _can_refit(self, prior: Any) -> bool:
-        """Whether there is all that a fit needs but the data."""
-        return True
+        """Whether there is all that a fit needs but the data: the prior, not only what it made, with all items."""
+        known = as_prior(self.fitted_params_["prior"] if prior is None else prior)
+        if isinstance(known, SavedPrior):
+            return False
+        space = None if self.prior_ is None else self.prior_.features
+        if prior is not None or space is None or not isinstance(known, ItemFeatures):
+            return True
+        return not known.lacks(self.items_, space).any()
+
+    def _take_prior(self, prior: Any) -> None:
+        """The prior that the model was fitted with is this one from now on."""
+        if self.prior is self.fitted_params_["prior"]:
+            self.prior = prior
+        self.fitted_params_ = self.fitted_params_ | {"prior": prior}
 
     def _fit_on(self, data: Interactions, like: Updatable) -> None:
-        """Fit as the other model was, on these data, whose columns are all items."""
-        self._fit(data, self._learn)
+        """Fit as the other model was, at its moment, on these data, whose columns are all items."""
+        learn: Any = self._learn
+        self._fit(data, partial(learn, until=like.until_))
 
     def share_fit(self, fitted: RuleModel, prior: FittedPrior | None) -> None:
         """As of any model on P, with what is known of its updates."""
@@ -81,11 +97,13 @@ class Updatable(RuleModel):
         other.share_fit(self, self.prior_)
         return other
 
-    def _copy_again(self, before: Updatable) -> None:
-        """Copies of P by rows and on a device, where the model before had them."""
-        self.quantized_rows_ = None
+    def _move_copies(self, before: Updatable) -> None:
+        """Copies of P on a device and by rows, where the model had them; those of another P are none of this one."""
+        if self.on_device_ is before.on_device_:
+            self.on_device_ = None
         if before.on_device_ is not None and self.on_device_ is None:
             self.to(str(before.on_device_.device))
+        self.quantized_rows_ = None
         if before.quantized_rows_ is not None:
             self.quantize_rows()
 
@@ -107,3 +125,44 @@ class Updatable(RuleModel):
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
         self.updated_ = UpdateState.from_facts(facts)
+
+
+def describe_updatable(model: Updatable) -> str:
+    """What updates a model can take, and how it could take more, as one may say of it.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aab"), list("xyx"))
+    >>> describe_updatable(deql.EASE(l2=1.0).fit(data, keep_data="hashed"))  # doctest: +NORMALIZE_WHITESPACE
+    'it has its data, on 2 users under salted hashes of their ids: interactions can be added and removed, users
+    forgotten, items retired'
+    """
+    if model._kept is None:
+        can = "it can add whole new users (new_users=True, --new-users), and nothing that changes users it knows"
+        if (kind := learned_prior(model)) is not None:
+            can = f"its prior ({kind}) is learned from them, so that it can take no update"
+        return (
+            f"it does not have its data: {can}; to make it updatable fit it with keep_data=True (deql fit --keep-data),"
+            " or give it the data once (attach_data, deql update --data FILE)"
+        )
+    hashed = " under salted hashes of their ids" if model.user_salt_ is not None else ""
+    return (
+        f"it has its data, on {counted(model.n_users_, 'user', 'users')}{hashed}: interactions can be added and "
+        "removed, users forgotten, items retired"
+    )
+
+
+def learned_prior(model: Updatable, given: Any = None) -> str | None:
+    """The kind of a model's prior, or of one given in its place, if that is made of the interactions.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aab"), list("xyx"))
+    >>> learned_prior(deql.EASE(l2=1.0, prior=deql.priors.LowPass(1)).fit(data))
+    'lowpass'
+    """
+    prior = as_prior(model.fitted_params_["prior"] if given is None else given)
+    kind = None if prior is None else prior_kind(prior)
+    return None if kind in ("matrix", "model") else kind

@@ -19,11 +19,11 @@ from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
-from deql.models.updatable import Updatable
+from deql.models.updatable import Updatable, describe_updatable
 from deql.models.update_plan import choose_method
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
 from deql.models.updated_precision import updated_precision
-from deql.models.updated_prior import updated_prior
+from deql.models.updated_prior import updated_prior, weights_after, with_prior_items
 
 __all__ = ["METHODS", "Prepared", "prepare", "update_model"]
 
@@ -55,7 +55,7 @@ class Prepared:
     diagonal: NDArray[np.float64]
 
 
-def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepared:
+def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: Any = None) -> Prepared:
     """What a batch does to the data of a model and to A; errors are raised before anything is changed.
 
     Parameters
@@ -65,6 +65,8 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         With users under the ids that ``data_`` has.
     new_users : bool, default False
         That all users of what is added are new, where the model cannot tell.
+    prior : Prior or array, optional
+        The prior once more.
     """
     data = model.data_
     change = _without_data(model, batch, new_users) if data is None else change_data(data, batch)
@@ -72,6 +74,7 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         raise DataError("nothing would be left to learn from: nothing was changed")
     if not len(change.items):
         raise DataError("no item would be left: nothing was changed")
+    change = with_prior_items(model, change, prior)
     fitted = type(model)(**model.fitted_params_)  # P belongs to these, whatever was set since
     before, after = model._as_learned(change.before), model._as_learned(change.after)
     power, ratio = fitted.user_power, fitted._dropped / (1.0 - fitted._dropped)
@@ -104,12 +107,12 @@ def _weights(sizes: NDArray[np.int64], power: float) -> NDArray[np.float64]:
 def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange:
     if batch.removed is not None or batch.forget_users or batch.retire_items:
         what = "forget users" if batch.forget_users else "retire items" if batch.retire_items else "remove interactions"
-        raise ParameterError(f"this model cannot {what}: {model._updatable_words()}")
+        raise ParameterError(f"this model cannot {what}: {describe_updatable(model)}")
     if batch.added is None:
         return add_users(model.items_, model.titles_, model.n_users_, _nothing(model))
     if not new_users:
         raise ParameterError(
-            f"this model cannot tell whether the users of what is added are new: {model._updatable_words()}",
+            f"this model cannot tell whether the users of what is added are new: {describe_updatable(model)}",
             parameter="new_users",
         )
     return add_users(model.items_, model.titles_, model.n_users_, batch.added)
@@ -126,7 +129,7 @@ def plan_update(
     model._check_fitted()
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
-    prepared = prepare(model, batch, new_users=new_users)
+    prepared = prepare(model, batch, new_users=new_users, prior=prior)
     return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
 
 
@@ -178,6 +181,8 @@ def update_model(
         state = UpdateState(count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment)
     updated.updated_ = state
     model._become(updated)
+    if prior is not None:
+        model._take_prior(prior)
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
 
 
@@ -190,6 +195,7 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
     updated = model._copy_fitted()
     value = 1.0 / begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
+        towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
         try:
             made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
         except (InaccurateInverseError, NotPositiveDefiniteError) as error:
@@ -200,9 +206,9 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
         _take_data(updated, model, prepared)
         updated.residual_ = _residual(updated, model, prepared, made.unchanged)
         note = _checked(updated.residual_, model, may_refit)
-        updated.prior_ = updated_prior(model, updated, change, made.steps, prior, stage)
+        updated.prior_ = updated_prior(model, updated, change, made.steps, prior, towards, stage)
     updated._apply_rule()
-    updated._copy_again(model)
+    updated._move_copies(model)
     return updated, note
 
 
@@ -254,6 +260,6 @@ def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
     params = model.fitted_params_ | ({} if prior is None else {"prior": prior})
     fresh = type(model)(**params)
     fresh._fit_on(change.final, model)
+    fresh._move_copies(model)
     fresh._kept = change.final if model._kept is not None else None
-    fresh._copy_again(model)
     return fresh

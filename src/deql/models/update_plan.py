@@ -6,7 +6,7 @@ from typing import Any
 
 from deql._system.formatting import show_bytes, show_seconds
 from deql.data.changes import DataChange
-from deql.errors import ParameterError, TooLargeError
+from deql.errors import ParameterError, Setting, TooLargeError
 from deql.linalg.engines.resources import find_resources, lacking
 from deql.linalg.gram_change import GramChange
 from deql.linalg.planner.calibration import quick_rates
@@ -20,10 +20,13 @@ from deql.linalg.planner.update_cost import (
     update_seconds,
 )
 from deql.linalg.tiling import choose_tile
-from deql.models.updatable import Updatable
+from deql.models.updatable import Updatable, describe_updatable
 from deql.models.update_report import Changes, UpdatePlan
+from deql.models.updated_prior import prior_flops
 
 __all__ = ["choose_method"]
+
+_PRIOR = Setting("prior", noun="prior=…")
 
 
 def choose_method(
@@ -56,11 +59,11 @@ def choose_method(
     no_data = change.final is None
     refits = not no_data and model._can_refit(prior)
     if method == "refit" and not refits:
-        what = f"the data: {model._updatable_words()}" if no_data else "the prior once more: give it as prior"
-        raise ParameterError(f"a refit needs {what}", parameter="method")
-    if not rank and not change.n_new_items and method != "refit":
+        what = ("the data: ", describe_updatable(model)) if no_data else ("the prior once more: give it as ", _PRIOR)
+        raise ParameterError("a refit needs ", *what, parameter="method")
+    if not rank and not change.n_new_items and method != "refit" and prior is None:
         return planned("none", "Nothing that the model learned from changes.")
-    seconds["low rank"], memory["low rank"], too_large = _low_rank_way(model, change, gram)
+    seconds["low rank"], memory["low rank"], too_large = _low_rank_way(model, change, gram, prior)
     without = "the data" if no_data else "the prior once more"
     instead = f"a refit would need {without}"
     if refits:
@@ -83,12 +86,13 @@ def choose_method(
     return planned("low rank", f"P changes by {columns}: {low} predicted, {instead}.")
 
 
-def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange) -> tuple[float, int, str | None]:
+def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange, prior: Any) -> tuple[float, int, str | None]:
     """Seconds and bytes of memory, and why it does not fit, if so."""
     n, dtype = len(change.items), model.fitted_params_["dtype"]
     final = change.final
     size = UpdateSize(
         n, dtype, gram.rank, len(gram.columns), len(change.retired), change.n_new_items, _prior_columns(model),
+        prior_flops(model, change, gram.rank + len(change.retired), prior),
         0 if final is None else final.n_interactions,
     )  # fmt: skip
     engine, rates = "memory", NOMINAL_RATES
@@ -110,7 +114,12 @@ def _refit_way(model: Updatable, change: DataChange) -> tuple[float, int]:
     params = model.fitted_params_
     calibrate = not small_update(len(change.items))
     seconds, needed = refit_cost(
-        change.final.matrix, params["engine"], params["dtype"], _prior_columns(model), calibrate
+        change.final.matrix,
+        params["engine"],
+        params["dtype"],
+        _prior_columns(model),
+        prior_flops(model, change, None),
+        calibrate,
     )
     return seconds, needed.memory
 

@@ -53,6 +53,8 @@ class UpdateSize:
     retired, new_items : int
     prior_columns : int, default 0
         Of a prior's factor P·U, which changes with P.
+    prior_flops : float, default 0
+        Of that change.
     interactions : int, default 0
         Of the data, from which the residual is found; 0 if they are not known.
     """
@@ -64,6 +66,7 @@ class UpdateSize:
     retired: int = 0
     new_items: int = 0
     prior_columns: int = 0
+    prior_flops: float = 0.0
     interactions: int = 0
 
     @property
@@ -114,9 +117,9 @@ def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
     True
     """
     n, doubled = float(size.n), 2 if size.dtype == "float32" else 1
-    flops = double = alone = 0.0
+    flops, double, alone = size.prior_flops, 0.0, 0.0
     for k, touched in ((size.retired, size.retired), (size.rank, size.touched)):
-        flops += n * n * k + 2 * n * touched * k * (touched != k) + 2 * n * k * size.prior_columns
+        flops += n * n * k + 2 * n * touched * k * (touched != k)
         double += 2 * n * k * k + 4 * float(k) ** 3
         alone += (
             2 * float(k) ** 3
@@ -136,7 +139,12 @@ def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
 
 
 def refit_cost(
-    data: PlannedData, engine: str | Engine, dtype: str, prior_columns: int = 0, calibrate: bool = True
+    data: PlannedData,
+    engine: str | Engine,
+    dtype: str,
+    prior_columns: int = 0,
+    prior_flops: float = 0.0,
+    calibrate: bool = True,
 ) -> tuple[float, Requirement]:
     """Seconds that a fit takes, and what the engine needs that would do it.
 
@@ -149,6 +157,8 @@ def refit_cost(
     dtype : str
     prior_columns : int, default 0
         Of the factor of a prior that P is multiplied with.
+    prior_flops : float, default 0
+        Of that product.
     calibrate : bool, default True
         Measure this machine, if it was not before; else nominal rates count.
 
@@ -176,7 +186,7 @@ def refit_cost(
         needed, rates = replace(needed, engine="memory", passes=0), NOMINAL_RATES
     seconds = predict(needed, size, rates)
     assert seconds is not None
-    return _FIXED_REFIT + seconds + 2.0 * size.n**2 * prior_columns / rates["products"], needed
+    return _FIXED_REFIT + seconds + prior_flops / rates["products"], needed
 
 
 def update_memory(size: UpdateSize, engine: str) -> int:
