@@ -295,7 +295,7 @@ def test_any_sequence_of_updates_is_a_fit(name, tmp_path, monkeypatch):
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=THOROUGH or 8, stateful_step_count=10, deadline=None, derandomize=not THOROUGH,
+            max_examples=THOROUGH or 6, stateful_step_count=10, deadline=None, derandomize=not THOROUGH,
             database=None, report_multiple_bugs=False, suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip

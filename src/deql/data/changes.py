@@ -130,7 +130,7 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
     if batch.removed is not None and batch.removed.n_interactions:
         taken = _taken(data, batch.removed, shape, batch.names)
         n_removed = taken.nnz
-        goes |= has_entries(taken, old)
+        goes[_places_of(old).multiply(taken != 0).data - 1] = True
     kept = masked(old, ~goes)
     when = None if data.times is None else data.times[~goes]
     come, came = _placed(added, users, items, shape)
@@ -151,7 +151,9 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
     sizes_before, sizes_after = (np.diff(one.indptr)[rows].astype(np.int64) for one in (old, whole))
     gone = np.zeros(len(users), bool)
     gone[rows] = sizes_after == 0
-    final = replace(all_users.take_items(stay), steps=data.steps).take_users(~gone)
+    final = replace(all_users, steps=data.steps)
+    final = final.take_items(stay) if len(retired) else final
+    final = final.take_users(~gone) if gone.any() else final
     known = rows < data.n_users
     return DataChange(
         before, after, sizes_before, sizes_after, final, final.items, final.titles, retired, len(new_items),
@@ -294,7 +296,7 @@ def rearranged(
     at, across = rows[entry_rows(matrix)], columns[matrix.indices]
     order = np.lexsort((across, at))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=shape[0]))])
-    placed = csr_array((matrix.data[order], across[order].astype(np.int32), indptr.astype(np.int32)), shape=shape)
+    placed = csr_array((matrix.data[order], across[order], indptr), shape=shape)
     return placed, None if times is None else times[order]
 
 
@@ -349,21 +351,33 @@ def _merged(
     if come is None:
         return kept, when
     binary = bool((kept.data == 1).all() and (come.data == 1).all())
-    keys = np.concatenate([entry_rows(one) * one.shape[1] + one.indices for one in (kept, come)])
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    values = np.concatenate([kept.data.astype(np.float64), come.data.astype(np.float64)])[order]
-    data = np.maximum.reduceat(values, starts) if binary else np.add.reduceat(values, starts)
+    # The sum of two matrices that hold places, of which the second's are beyond all of the first's, tells for each
+    # pair where it stands in either: in one pass, as both are sorted.
+    step = kept.nnz + 1
+    places = _places_of(kept) + _places_of(come, step)
+    second, first = np.divmod(places.data, step)
+    old, new = first > 0, second > 0
+    data = np.zeros(len(first))
+    data[old] = kept.data[first[old] - 1]
+    data[new] += come.data[second[new] - 1]
+    if binary:
+        np.minimum(data, 1, out=data)
     times = None
     if when is not None and came is not None:
-        times = np.maximum.reduceat(np.concatenate([when, came])[order], starts)
-    rows, columns = np.divmod(keys[starts], kept.shape[1])
+        times = np.full(len(first), -np.inf)
+        times[old] = when[first[old] - 1]
+        times[new] = np.maximum(times[new], came[second[new] - 1])
+    matrix = csr_array((shortest_float(data), places.indices, places.indptr), shape=kept.shape)
     there = data != 0  # weights below 0 may add up to it
-    rows, columns, data = rows[there], columns[there], data[there]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=kept.shape[0]))])
-    matrix = csr_array((shortest_float(data), columns.astype(np.int32), indptr.astype(np.int32)), shape=kept.shape)
-    return matrix, None if times is None else times[there]
+    if there.all():
+        return matrix, times
+    return masked(matrix, there), None if times is None else times[there]
+
+
+def _places_of(matrix: csr_array, step: int = 1) -> csr_array:
+    """The matrix with the place of each stored value instead of it, from 1 on, times ``step``."""
+    places = np.arange(1, matrix.nnz + 1, dtype=np.int64) * step
+    return csr_array((places, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _titles(
