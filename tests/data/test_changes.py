@@ -138,7 +138,7 @@ def test_places_in_a_file_are_those_of_no_file_afterwards(data):
     ("batch", "said"),
     [
         (Batch(forget_users=("dee",)), "there is no user to forget 'dee': nothing was changed"),
-        (Batch(forget_users=("dee", "ann", "eve")), "there is no such users to forget 'dee', 'eve'"),
+        (Batch(forget_users=("dee", "ann", "eve")), "there are no users to forget 'dee', 'eve'"),
         (Batch(forget_users=(7,)), "there is no user to forget 7"),
         (Batch(retire_items=("egg",)), "there is no item to retire 'egg'"),
         (Batch(removed=pairs_of(["ann"], ["oat"])), "no interaction of user 'ann' with item 'oat' to remove: nothing"),

@@ -225,9 +225,8 @@ def _places(index: dict[Any, int], ids: Sequence[Hashable], one: str, several: s
     given = id_array(listed).tolist() if listed else []
     unknown = _called([name for name in given if name not in index], names)
     if unknown:
-        raise DataError(
-            f"there is no {one if len(unknown) == 1 else f'such {several}'} {name_some(unknown)}: nothing was changed"
-        )
+        what = f"is no {one}" if len(unknown) == 1 else f"are no {several}"
+        raise DataError(f"there {what} {name_some(unknown)}: nothing was changed")
     return np.unique(np.array([index[name] for name in given], np.int64))
 
 
