@@ -14,7 +14,7 @@ import deql
 from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.model_specs import MODEL_KINDS, parse_spec, spec_files, typed_parameters
-from deql.cli.options import AsJson, KeepData, TableOptions, with_options
+from deql.cli.options import AsJson, HashUsers, KeepData, TableOptions, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
 from deql.cli.prior_options import PriorOptions, fitted_facts, fitted_words, planned_columns, planned_words
 from deql.cli.written_files import check_outputs
@@ -67,6 +67,7 @@ def fit(
     ] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
     keep_data: KeepData = False,
+    hash_users: HashUsers = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
     ] = False,
@@ -122,8 +123,8 @@ def fit(
         estimator = tuning.model
     seconds = time.perf_counter() - begin
     estimator.progress = False
-    if keep_data:
-        estimator._kept = estimator._catalogue(interactions)
+    if keep_data or hash_users:
+        estimator._keep_data(estimator._catalogue(interactions), "hashed" if hash_users else True)
     with kept_until_saved(tiles):
         estimator.save(out)
     kind = type(estimator).__name__

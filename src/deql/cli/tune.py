@@ -11,7 +11,7 @@ import typer
 
 import deql
 from deql.cli import data_source
-from deql.cli.options import AsJson, KeepData, TableOptions, with_options
+from deql.cli.options import AsJson, HashUsers, KeepData, TableOptions, with_options
 from deql.cli.output import (
     console,
     curve_table,
@@ -164,6 +164,7 @@ def tune(
         Refit, typer.Option(help="What to fit the best on: the training part, or everything, to deploy it.")
     ] = "train",
     keep_data: KeepData = False,
+    hash_users: HashUsers = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many points and inverses, and how long it takes.")
     ] = False,
@@ -216,10 +217,10 @@ def tune(
         say(f"no model was saved, but what was measured is kept in {journal}: the same command goes on from there")
         raise
     tuning.model.progress = False
-    if keep_data:
+    if keep_data or hash_users:
         everything = refit_data(split, final)
         kept = split.train if everything is None else everything
-        tuning.model._kept = tuning.model._catalogue(kept)
+        tuning.model._keep_data(tuning.model._catalogue(kept), "hashed" if hash_users else True)
     tuning.model.save(out)
     if report is not None:
         about = {"Data": data.name, "Split": split.describe(), "Search": how.search}

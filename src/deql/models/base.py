@@ -20,6 +20,7 @@ from deql.data.interactions import InteractionsLike, ItemId, UserId
 from deql.errors import DataError
 from deql.models.bulk import BulkVerbs
 from deql.models.estimator import EXECUTION_PARAMETERS, NOT_SERIALISED
+from deql.models.kept_data import KeepData, data_to_keep
 from deql.models.notebook import model_html
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import Histories, History, encode_history
@@ -124,7 +125,7 @@ class Recommender(BulkVerbs):
         fitted = (self.n_users_, len(self.items_), *self._state()) if hasattr(self, "items_") else None
         return model_html(self._display_name, shown, fitted)
 
-    def fit(self, data: InteractionsLike, y: None = None, *, keep_data: bool = False) -> Self:
+    def fit(self, data: InteractionsLike, y: None = None, *, keep_data: KeepData = False) -> Self:
         """Learn from interactions.
 
         Parameters
@@ -134,8 +135,9 @@ class Recommender(BulkVerbs):
             columns are found as :func:`deql.read_interactions` does.
         y : ignored
             Present for scikit-learn's conventions.
-        keep_data : bool, default False
-            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids.
+        keep_data : bool or "hashed", default False
+            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids. "hashed" keeps
+            salted hashes of the ids in their place: the file names nobody, and users are still found by their ids.
 
         Returns
         -------
@@ -150,11 +152,16 @@ class Recommender(BulkVerbs):
         """
         return data
 
-    def _fit_keeping(self, data: Interactions, learn: Callable[..., None], keep_data: bool) -> Self:
+    def _fit_keeping(self, data: Interactions, learn: Callable[..., None], keep_data: KeepData) -> Self:
         catalogue = self._catalogue(data)
+        kept = data_to_keep(catalogue, keep_data)  # whatever is wrong with ids is told before the long work
         self._fit(catalogue, learn if catalogue is data else partial(learn, known=data.n_items))
-        self._kept = catalogue if keep_data else None
+        self._kept, self.user_salt_ = kept
         return self
+
+    def _keep_data(self, data: Interactions, keep_data: KeepData) -> None:
+        """Keep the data that the model was fitted on, all of its items among theirs."""
+        self._kept, self.user_salt_ = data_to_keep(data, keep_data)
 
     def _fit(self, data: Interactions, learn: Callable[[Interactions], None]) -> Self:
         self._check_parameters()

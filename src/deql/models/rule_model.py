@@ -29,6 +29,7 @@ _FROM_FIT = (
     "n_users_",
     "weighted_",
     "until_",
+    "user_salt_",
     "_kept",
 )
 
