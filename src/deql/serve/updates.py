@@ -25,7 +25,7 @@ __all__ = ["Updates"]
 _SPAWN = multiprocessing.get_context("spawn")
 
 _END_SECONDS = 5.0
-"""For the system to end a process that was killed."""
+"""For a process to end that has answered, or was killed."""
 
 
 class Updates:
@@ -77,7 +77,8 @@ class Updates:
                 409, "model_rejected", f"{path} was updated, but the server goes on with the model it had: {error}"
             )
         seconds = round(time.monotonic() - began, 3)
-        return {"result": {"model": name, "workers": self._share.ready, "seconds": seconds, **done}}
+        served = {"checksum": done["checksum"], "workers": self._share.ready, "seconds": seconds}
+        return {"result": {"model": name, **served, "report": done["report"]}}
 
     def _in_a_process(self, name: str, path: Path, batch: Mapping[str, Any]) -> dict[str, Any]:
         copy, served = self._share.copy_of(name)
@@ -94,13 +95,17 @@ class Updates:
                 answer, _ = receive(ours)
                 return answer
         except (EOFError, OSError) as error:  # it has ended, or could not be started
-            if process in self._processes:
-                process.join(_END_SECONDS)
+            self._await_end(process)
             remove_stale(path)
             why = str(error) or f"its process ended with exit code {process.exitcode}, perhaps for lack of memory"
             return _ended(path, served, "the server is ending" if self._is_closed else why)
         finally:
             os.close(copy)
+            self._await_end(process)
+
+    def _await_end(self, process: Any) -> None:
+        if process in self._processes:
+            process.join(_END_SECONDS)
             with self._starting:
                 self._processes.discard(process)
 
