@@ -342,7 +342,7 @@ def test_times_that_are_missing(tmp_path):
     )
     deql.EASE(1.0).fit(data, keep_data=True).save(path)
     said = update_file(path, path, checksum(path), {"add": [{"user": 2, "item": 3}]})["refused"]
-    assert said["message"] == 'the data have times and what is added has none: send it with a "time" for each'
+    assert said["message"] == 'the data have times and what is added has none: send a "time" with each'
     assert "report" in update_file(path, path, checksum(path), {"add": [{"user": 2, "item": 3, "time": 8}]})
     assert deql.load(path).data_.times.tolist() == [5.0, 6.0, 8.0]
 

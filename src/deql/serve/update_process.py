@@ -34,7 +34,7 @@ __all__ = ["interactions_of", "main", "refused", "update_file"]
 _NICE = 10
 """How much an update gives way to requests: twice as much as a reload, which takes a moment."""
 
-_SAID = {"time": 'a "time" for each', "ids": "ids as the data have them"}
+_ADVICE = {"time": 'send a "time" with each', "ids": "send ids as the data have them"}
 """What those who send JSON can do where others set a parameter."""
 
 
@@ -129,8 +129,10 @@ def _changed(path: Path) -> dict[str, Any]:
 
 
 def _in_words(error: DeqlError) -> str:
-    parts = (_SAID.get(part.name, part) if isinstance(part, Setting) else part for part in error.args)
-    return "".join(map(str, parts)).replace("read it with", "send it with")
+    """An error's sentence, with advice that can be followed here."""
+    named = [part.name for part in error.args if isinstance(part, Setting) and part.name in _ADVICE]
+    what = str(error.args[0]).rpartition(": ")[0]
+    return f"{what}: {_ADVICE[named[0]]}" if named and what else str(error)
 
 
 def interactions_of(records: Sequence[Mapping[str, Any]]) -> Interactions | None:
