@@ -85,7 +85,7 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
     holder : ModelHolder
         Where the model is.
     settings : Settings
-        Limits, and whether there is a token: the admin endpoint exists only then.
+        Limits, and whether there is a token: models are reloaded and updated only then.
     metrics : Metrics, optional
         Where things are counted; new ones if none are given.
     """
