@@ -206,7 +206,7 @@ def test_one_at_a_time_and_a_process_that_is_killed(shop):
         os.kill(pid, signal.SIGKILL)
     [(status, answer, _)] = answers
     assert (status, answer["error"]["code"]) == (503, "update_failed")
-    assert answer["error"]["message"].endswith("; the model is as it was")
+    assert answer["error"]["message"].endswith("exit code -9, perhaps for lack of memory; the model is as it was")
     assert shop.model.read_bytes() == before
 
 
@@ -391,6 +391,6 @@ def test_a_process_that_cannot_be_started(tmp_path, monkeypatch):
     updating = Updates(Settings({"shop": str(path)}), share)
     said = updating.update("shop", BATCH)["refused"]
     assert (said["status"], said["code"]) == (503, "update_failed")
-    assert "Resource temporarily unavailable; the model is as it was" in said["message"]
+    assert said["message"] == "the update was not done: resource temporarily unavailable; the model is as it was"
     updating.close()
     assert "the server is ending" in updating.update("shop", BATCH)["refused"]["message"]

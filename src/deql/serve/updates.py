@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deql.errors import ModelFileError
+from deql.errors import ModelFileError, reason
 from deql.io.atomic import remove_stale
 from deql.io.model_file import checksum
 from deql.serve import update_process
@@ -81,8 +81,8 @@ class Updates:
         return {"result": {"model": name, **served, "report": done["report"]}}
 
     def _in_a_process(self, name: str, path: Path, batch: Mapping[str, Any]) -> dict[str, Any]:
-        copy, served = self._share.copy_of(name)
         ours, theirs = _SPAWN.Pipe()
+        copy, served = self._share.copy_of(name)
         process = _SPAWN.Process(target=update_process.main, args=(theirs,), daemon=True)
         try:
             with ours:
@@ -97,8 +97,13 @@ class Updates:
         except (EOFError, OSError) as error:  # it has ended, or could not be started
             self._await_end(process)
             remove_stale(path)
-            why = str(error) or f"its process ended with exit code {process.exitcode}, perhaps for lack of memory"
-            return _ended(path, served, "the server is ending" if self._is_closed else why)
+            if self._is_closed:
+                why = "the server is ending"
+            elif process.exitcode is None and isinstance(error, OSError):
+                why = reason(error)
+            else:
+                why = f"its process ended with exit code {process.exitcode}, perhaps for lack of memory"
+            return _ended(path, served, why)
         finally:
             os.close(copy)
             self._await_end(process)
@@ -133,4 +138,4 @@ def _ended(path: Path, served: str, why: str) -> dict[str, Any]:
     except ModelFileError:
         is_old = False
     what = "the model is as it was" if is_old else f"{path} is not the model that is served: reload it"
-    return refused(503, "update_failed", f"the update was not done, as {why}; {what}")
+    return refused(503, "update_failed", f"the update was not done: {why}; {what}")
