@@ -130,7 +130,7 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
     if batch.removed is not None and batch.removed.n_interactions:
         taken = _taken(data, batch.removed, shape, batch.names)
         n_removed = taken.nnz
-        goes[_places_of(old).multiply(taken != 0).data - 1] = True
+        goes[_places_of(old).multiply(taken.astype(bool)).data - 1] = True
     kept = masked(old, ~goes)
     when = None if data.times is None else data.times[~goes]
     come, came = _placed(added, users, items, shape)
