@@ -30,10 +30,10 @@ NOMINAL_RATES: Rates = {"products": 5e10, "memory": 5e9}
 _FIXED, _FIXED_REFIT = 2e-3, 4e-3
 """Seconds that an update takes, and a fit, however little there is to do."""
 
-_EFFICIENCY, _IN_DOUBLE = 0.8, 0.6
-"""Of thin products over large ones, and of those in float64 that the core takes."""
+_EFFICIENCY = 0.8
+"""Of thin products over large ones."""
 
-_PER_INTERACTION = 4e-8
+_PER_INTERACTION = 2e-8
 """Seconds of one thread to multiply one interaction with the vectors that find the residual."""
 
 
@@ -122,7 +122,7 @@ def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
         alone += 2 * float(k) ** 3
     numbers = rates["device" if engine == "torch" else "products"]
     seconds = _FIXED + flops / (_EFFICIENCY * numbers)
-    seconds += doubled * (double + alone * thread_count()) / (_IN_DOUBLE * rates["products"])
+    seconds += doubled * (double + alone * thread_count()) / (_EFFICIENCY * rates["products"])
     stored = sum(size.stores)
     panels = 2 * n * (size.retired + size.rank) * (8 / doubled)
     seconds += (stored + panels) / rates["memory"] + size.interactions * _PER_INTERACTION
@@ -131,7 +131,7 @@ def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
         return seconds + (stored + last) / rates["read"] + stored / rates["write"]
     if engine == "torch":
         return seconds + last / rates["copy"]
-    return seconds + last / rates["memory"]
+    return seconds + last / (2 * rates["memory"])  # which is read, and not written
 
 
 def refit_cost(
