@@ -14,7 +14,7 @@ import deql
 from deql.cli.data_source import open_source
 from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
 from deql.cli.model_specs import MODEL_KINDS, parse_spec, spec_files, typed_parameters
-from deql.cli.options import AsJson, KeepData, TableOptions, with_options
+from deql.cli.options import AsJson, HashUsers, KeepData, TableOptions, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
 from deql.cli.prior_options import PriorOptions, fitted_facts, fitted_words, planned_columns, planned_words
 from deql.cli.written_files import check_outputs
@@ -62,8 +62,12 @@ def fit(
     xi: Annotated[float | None, typer.Option(help="Largest diagonal entry (rlae, rdlae, or --auto).")] = None,
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
+    half_life: Annotated[
+        str | None, typer.Option(help="Age at which an interaction counts half: 30d, 12h, or a number.", metavar="30d")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
     keep_data: KeepData = False,
+    hash_users: HashUsers = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
     ] = False,
@@ -76,7 +80,7 @@ def fit(
     """Fit a model on a table of who did what and save it."""
     given = {
         "l2": l2, "dropout": dropout, "b": b, "zero_diagonal": zero_diagonal, "xi": xi,
-        "user_power": user_power, "popularity_power": popularity_power, "dtype": dtype,
+        "user_power": user_power, "popularity_power": popularity_power, "half_life": half_life, "dtype": dtype,
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None} | priors.chosen(searched=auto)
     if auto:
@@ -90,7 +94,8 @@ def fit(
     elif not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     engines.use()
-    source = open_source(data, table, None, {}, quiet=json)
+    timed = half_life is not None or (estimator is not None and estimator._needs_times)
+    source = open_source(data, table, None, {}, quiet=json, find_time=timed)
     interactions = source.train if isinstance(source, Split) else source
     if not json:
         say(f"read {interactions.n_users:,} users, {interactions.n_items:,} items, "
@@ -118,8 +123,8 @@ def fit(
         estimator = tuning.model
     seconds = time.perf_counter() - begin
     estimator.progress = False
-    if keep_data:
-        estimator._kept = estimator._catalogue(interactions)
+    if keep_data or hash_users:
+        estimator._keep_data(estimator._catalogue(interactions), "hashed" if hash_users else True)
     with kept_until_saved(tiles):
         estimator.save(out)
     kind = type(estimator).__name__

@@ -19,8 +19,8 @@ from deql.data.read import read_interactions
 from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "Encoding", "HowMany", "KeepData", "MaxUnpacked", "ModelFile", "OnMissing", "Seed", "TableFile",
-    "TableOptions", "show_steps", "with_options",
+    "AsJson", "Encoding", "HashUsers", "HowMany", "KeepData", "MaxUnpacked", "ModelFile", "OnMissing", "Seed",
+    "TableFile", "TableOptions", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -33,6 +33,9 @@ MaxUnpacked = Annotated[
 Encoding = Annotated[str, typer.Option(help="What text files are written in, such as latin-1.")]
 KeepData = Annotated[
     bool, typer.Option("--keep-data", help="Keep the data in the model file, to recommend by user id.")
+]
+HashUsers = Annotated[
+    bool, typer.Option("--hash-users", help="Keep the data, with salted hashes in place of the ids of users.")
 ]
 OnMissing = Annotated[
     Literal["error", "skip"], typer.Option(help="Rows without a user or item: an error, or skipped and counted.")

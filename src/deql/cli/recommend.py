@@ -75,6 +75,7 @@ def recommend(
     if not of_users:
         _recommend_one(model, parse_history(model, history or [], strict), options, json)
         return
+    data: Interactions | None = None  # those that the model kept
     if histories is not None:
         data = read_interactions(
             histories, user=user, item=item, weight=weight, on_missing=on_missing, max_unpacked=max_unpacked,
@@ -82,13 +83,12 @@ def recommend(
         )  # fmt: skip
         if weight is None:
             _note_weights(model, histories, encoding)
-    else:
-        data = _kept_data(model, model_file)
+    known = (_kept_data(model, model_file) if data is None else data).users
     ids = None
     if user_id:
-        ids = as_user_ids(user_id, data.users)
+        ids = as_user_ids(user_id, known)
     elif users is not None:
-        ids = read_user_ids(users, data.users, encoding)
+        ids = read_user_ids(users, known, encoding)
     if out is None and user_id and len(user_id) == 1:
         _recommend_known(model, data, ids, options, json)
     else:
@@ -133,7 +133,7 @@ def _recommend_one(model: Any, history: list[Any] | dict[Any, float], options: d
     _show_one(model, model.recommend([history], **options), {"history": history_facts(history)}, json)
 
 
-def _recommend_known(model: Any, data: Interactions, ids: Any, options: dict[str, Any], json: bool) -> None:
+def _recommend_known(model: Any, data: Interactions | None, ids: Any, options: dict[str, Any], json: bool) -> None:
     _show_one(model, model.recommend(data, users=ids, **options), {"user": ids[0]}, json)
 
 
@@ -154,7 +154,7 @@ def _show_one(model: Any, found: Any, asked: dict[str, Any], json: bool) -> None
 
 
 def _recommend_many(
-    model: Any, data: Interactions, ids: list[Any] | None, options: dict[str, Any], out: Path | None, json: bool
+    model: Any, data: Interactions | None, ids: list[Any] | None, options: dict[str, Any], out: Path | None, json: bool
 ) -> None:
     """A row for each user and rank; places that stayed empty are left out."""
     model.progress = progress_wanted()

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 from numpy.typing import NDArray
 
+from deql.data.hashed_users import id_text
 from deql.data.readers.columns import find_known
 from deql.data.readers.encoding import UTF8, check_encoding
 from deql.data.readers.frames import unreadable
@@ -29,7 +30,7 @@ def as_user_ids(texts: Iterable[Any], known: NDArray[Any]) -> list[Any]:
     ([7, 'ann'], ['7', '8'])
     """
     if known.dtype == object:
-        return [str(text) for text in texts]
+        return [id_text(text) for text in texts]
     return [_number(text) for text in texts]
 
 

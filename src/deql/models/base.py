@@ -20,6 +20,7 @@ from deql.data.interactions import InteractionsLike, ItemId, UserId
 from deql.errors import DataError
 from deql.models.bulk import BulkVerbs
 from deql.models.estimator import EXECUTION_PARAMETERS, NOT_SERIALISED
+from deql.models.kept_data import KeepData, data_to_keep
 from deql.models.notebook import model_html
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
 from deql.ranking.histories import Histories, History, encode_history
@@ -91,6 +92,11 @@ class Recommender(BulkVerbs):
         return None
 
     @property
+    def _needs_times(self) -> bool:
+        """Whether a fit asks when interactions happened."""
+        return False
+
+    @property
     def _prior_key(self) -> Any:
         """What prior a fit is with: of models that share one, those of equal priors share its product, too."""
         return None
@@ -119,7 +125,7 @@ class Recommender(BulkVerbs):
         fitted = (self.n_users_, len(self.items_), *self._state()) if hasattr(self, "items_") else None
         return model_html(self._display_name, shown, fitted)
 
-    def fit(self, data: InteractionsLike, y: None = None, *, keep_data: bool = False) -> Self:
+    def fit(self, data: InteractionsLike, y: None = None, *, keep_data: KeepData = False) -> Self:
         """Learn from interactions.
 
         Parameters
@@ -129,14 +135,15 @@ class Recommender(BulkVerbs):
             columns are found as :func:`deql.read_interactions` does.
         y : ignored
             Present for scikit-learn's conventions.
-        keep_data : bool, default False
-            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids.
+        keep_data : bool or "hashed", default False
+            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids. "hashed" keeps
+            salted hashes of the ids in their place: the file names nobody, and users are still found by their ids.
 
         Returns
         -------
         self
         """
-        return self._fit_keeping(as_interactions(data), self._learn, keep_data)
+        return self._fit_keeping(as_interactions(data, time=self._needs_times), self._learn, keep_data)
 
     def _catalogue(self, data: Interactions) -> Interactions:
         """The interactions with all items that the model is to know: a prior may know more of them.
@@ -145,11 +152,16 @@ class Recommender(BulkVerbs):
         """
         return data
 
-    def _fit_keeping(self, data: Interactions, learn: Callable[..., None], keep_data: bool) -> Self:
+    def _fit_keeping(self, data: Interactions, learn: Callable[..., None], keep_data: KeepData) -> Self:
         catalogue = self._catalogue(data)
+        kept = data_to_keep(catalogue, keep_data)  # whatever is wrong with ids is told before the long work
         self._fit(catalogue, learn if catalogue is data else partial(learn, known=data.n_items))
-        self._kept = catalogue if keep_data else None
+        self._kept, self.user_salt_ = kept
         return self
+
+    def _keep_data(self, data: Interactions, keep_data: KeepData) -> None:
+        """Keep the data that the model was fitted on, all of its items among theirs."""
+        self._kept, self.user_salt_ = data_to_keep(data, keep_data)
 
     def _fit(self, data: Interactions, learn: Callable[[Interactions], None]) -> Self:
         self._check_parameters()

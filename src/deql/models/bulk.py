@@ -79,7 +79,7 @@ class BulkVerbs(FittedModel):
             return Asked(matrix, np.arange(matrix.shape[0]), None)
         if users is None:
             return Asked(self._encode(data, strict=strict), data.users, kind)
-        rows, ids = pick_users(data, users, strict)
+        rows, ids = pick_users(data, users, strict, self.user_salt_ if histories is None else None)
         some = Interactions(rows, ids, data.items)
         return Asked(self._encode(some, strict=strict), ids, kind)
 
@@ -177,7 +177,7 @@ class BulkVerbs(FittedModel):
         self._check_fitted()
         data = self._data_asked(histories)
         (users, rows), (items, places) = read_pairs(frame)
-        if data is not None:
+        if data is not None and (histories is not None or self.user_salt_ is None):
             users, histories = _as_known(users, data.users), data
         asked = self._asked(histories, users, strict)
         order = np.argsort(rows, kind="stable")

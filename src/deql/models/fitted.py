@@ -17,14 +17,16 @@ from scipy.sparse import csr_array
 from deql._system.callers import levels_to_the_caller
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
-from deql.data.interactions import InteractionsLike, ItemId, is_frame
+from deql.data.hashed_users import hash_users
+from deql.data.id_arrays import id_array
+from deql.data.interactions import InteractionsLike, ItemId, UserId, is_frame
 from deql.data.matrices import canonical
 from deql.errors import NotFittedError
 from deql.io import model_file
 from deql.io.container import Arrays
 from deql.io.model_file import ModelRecord
 from deql.models.estimator import Estimator
-from deql.models.kept_data import kept_arrays, pack_interactions, unpack_interactions
+from deql.models.kept_data import kept_arrays, kept_salt, pack_interactions, unpack_interactions
 from deql.ranking import NO_ITEM
 from deql.ranking.histories import Histories, allowed_items, encode_histories
 from deql.ranking.item_lookup import TitleIndex
@@ -39,6 +41,8 @@ class FittedModel(Estimator, ABC):
     ----------
     data_ : Interactions or None
         What the model was fitted on, if ``keep_data`` was asked for.
+    user_salt_ : bytes or None
+        The salt of the hashes that stand in ``data_`` for the ids of users, if ``keep_data="hashed"`` was asked for.
     """
 
     items_: NDArray[Any]
@@ -48,6 +52,7 @@ class FittedModel(Estimator, ABC):
     weighted_: bool | None = None
     fitted_params_: dict[str, Any]
     progress: bool
+    user_salt_: bytes | None = None
     _kept: Interactions | Arrays | None = None
     """The data, or the arrays of a model file that hold them and are read at their first use."""
 
@@ -73,6 +78,11 @@ class FittedModel(Estimator, ABC):
             self._kept = unpack_interactions(kept, self.items_, self.titles_, counts, self.n_users_)
         return self._kept
 
+    def _user_keys(self, ids: Iterable[UserId]) -> NDArray[Any]:
+        """Ids of users as ``data_`` has them: hashed, if the model keeps hashes."""
+        listed: list[Any] = list(ids)
+        return id_array(listed) if self.user_salt_ is None else hash_users(listed, self.user_salt_)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one file, which :func:`deql.load` reads.
 
@@ -83,7 +93,8 @@ class FittedModel(Estimator, ABC):
 
     def _as_record(self) -> ModelRecord:
         arrays, facts = self._state()
-        arrays |= pack_interactions(self._kept) if isinstance(self._kept, Interactions) else self._kept or {}
+        kept = self._kept
+        arrays |= pack_interactions(kept, self.user_salt_) if isinstance(kept, Interactions) else kept or {}
         # Without the parameters that are as by default: older versions, which may not know them, can read the file.
         return ModelRecord(
             type(self).__name__, self._to_config(self.fitted_params_), self.items_, self.titles_, arrays, facts
@@ -115,7 +126,7 @@ class FittedModel(Estimator, ABC):
             raise ValueError("it is weighted neither with nor without weights")
         if self.item_counts_.min() < 0:
             raise ValueError("an item has fewer than no users")
-        self._kept = kept_arrays(arrays)
+        self._kept, self.user_salt_ = kept_arrays(arrays), kept_salt(arrays)
 
     def _best(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_]

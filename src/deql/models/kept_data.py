@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,20 +12,54 @@ from scipy.sparse import csr_array
 
 from deql._system.callers import levels_to_the_caller
 from deql.data import Interactions
+from deql.data.hashed_users import DIGITS, SALT_BYTES, hash_users, hashed_interactions, new_salt
 from deql.data.id_arrays import id_array
 from deql.data.interactions import UserId, is_frame
-from deql.data.matrices import check_compressed, masked
+from deql.data.matrices import check_compressed, masked, shortest_float
 from deql.errors import DataError, ModelFileError, ParameterError, name_some
 from deql.io.container import Arrays, pack_text, unpack_text
 
-__all__ = ["kept_arrays", "pack_interactions", "pick_users", "unpack_interactions"]
+__all__ = [
+    "KeepData", "data_to_keep", "kept_arrays", "kept_salt", "pack_interactions", "pick_users",
+    "unpack_interactions",
+]  # fmt: skip
 
+KeepData: TypeAlias = bool | Literal["hashed"]
+"""Whether a model keeps its data, and if so under the ids of their users or under salted hashes of these."""
+
+_SALT = "users_salt"
 _FIELDS = ("interactions_indptr", "interactions_indices", "interactions_weights", "interactions_times")
-_NAMES = (*_FIELDS, "users", "users_text", "users_ends")
+_NAMES = (*_FIELDS, "users", "users_text", "users_ends", _SALT)
 
 
-def pack_interactions(data: Interactions) -> Arrays:
+def data_to_keep(data: Interactions, keep_data: KeepData) -> tuple[Interactions | None, bytes | None]:
+    """What a model keeps of its data, and the salt of the hashes that its users are under, if they are.
+
+    Examples
+    --------
+    >>> data = Interactions.from_pairs(["ann", "bob"], ["tea", "jam"])
+    >>> kept, salt = data_to_keep(data, "hashed")
+    >>> kept.users.tolist() == sorted(hash_users(["ann", "bob"], salt))
+    True
+    """
+    if keep_data not in (True, False, "hashed"):
+        raise ParameterError(
+            f"keep_data must be True, False or 'hashed', got {name_some([keep_data])}", parameter="keep_data"
+        )
+    if keep_data != "hashed":
+        return data if keep_data else None, None
+    salt = new_salt()
+    return hashed_interactions(data, salt), salt
+
+
+def pack_interactions(data: Interactions, salt: bytes | None = None) -> Arrays:
     """Interactions without their items, which the model has: rows, columns, weights unless all are 1, times, users.
+
+    Parameters
+    ----------
+    data : Interactions
+    salt : bytes, optional
+        That of the hashes which its users are.
 
     Examples
     --------
@@ -38,8 +72,10 @@ def pack_interactions(data: Interactions) -> Arrays:
     except TypeError:
         raise ModelFileError("a model can be saved with its data only if user ids are integers or text") from None
     arrays |= {"interactions_indptr": matrix.indptr, "interactions_indices": matrix.indices}
+    if salt is not None:
+        arrays[_SALT] = np.frombuffer(salt, np.uint8)
     if (matrix.data != 1).any():
-        arrays["interactions_weights"] = matrix.data
+        arrays["interactions_weights"] = shortest_float(matrix.data)
     if data.times is None:
         return arrays
     if not np.isfinite(data.times).all():
@@ -50,6 +86,14 @@ def pack_interactions(data: Interactions) -> Arrays:
 def kept_arrays(arrays: Arrays) -> Arrays | None:
     """Those of a model file's arrays that hold its interactions; None if it has none."""
     return {name: arrays[name] for name in _NAMES if name in arrays} if _FIELDS[0] in arrays else None
+
+
+def kept_salt(arrays: Arrays) -> bytes | None:
+    """The salt of the hashes that the users of a model file are; ValueError if it is not one."""
+    salt = arrays.get(_SALT)
+    if salt is not None and (salt.dtype != np.uint8 or salt.shape != (SALT_BYTES,) or _FIELDS[0] not in arrays):
+        raise ValueError(f"the salt of its users is not {SALT_BYTES} bytes beside its data")
+    return None if salt is None else salt.tobytes()
 
 
 def unpack_interactions(
@@ -73,6 +117,8 @@ def unpack_interactions(
         times = np.array(arrays[_FIELDS[3]]) if _FIELDS[3] in arrays else None
         if len(users) != n_users or len(set(users.tolist())) != n_users:
             raise ValueError("the ids of its users are not one for each")
+        if _SALT in arrays and not all(isinstance(user, str) and len(user) == DIGITS for user in users.tolist()):
+            raise ValueError("its users are not all hashes, though it has their salt")
         if weights.dtype.kind != "f" or not np.isfinite(weights).all():
             raise ValueError("its weights are not all finite numbers")
         if times is not None and (times.dtype != np.float64 or times.shape != indices.shape):
@@ -92,8 +138,19 @@ def unpack_interactions(
         raise ModelFileError(f"the data kept with this model are damaged: {error}") from None
 
 
-def pick_users(data: Interactions, users: Iterable[UserId], strict: bool) -> tuple[csr_array, NDArray[Any]]:
+def pick_users(
+    data: Interactions, users: Iterable[UserId], strict: bool, salt: bytes | None = None
+) -> tuple[csr_array, NDArray[Any]]:
     """The rows of users by id, in the order asked for, and their ids; a user without data has an empty row.
+
+    Parameters
+    ----------
+    data : Interactions
+    users : iterable of ids
+    strict : bool
+        Whether users without data are an error; else they are told.
+    salt : bytes, optional
+        That of the hashes which the data have in place of ids; users are asked for, and returned, by their ids.
 
     Examples
     --------
@@ -111,17 +168,24 @@ def pick_users(data: Interactions, users: Iterable[UserId], strict: bool) -> tup
     listed: list[Any] = list(users)
     given = id_array(listed).tolist()
     try:
-        rows = np.array([data.user_index.get(user, -1) for user in given], np.int64)
+        rows = _rows_of(data, given)
     except TypeError:
         raise ParameterError("a user id must be a single value, such as a number or text", parameter="users") from None
-    known = rows >= 0
     asked = _as_asked(data, given, rows)
+    if salt is not None:
+        rows = _rows_of(data, hash_users(asked, salt).tolist())
+    known = rows >= 0
     if not known.all():
-        _tell_unknown(data, list(dict.fromkeys(asked[~known].tolist())), strict)
+        _tell_unknown(data, list(dict.fromkeys(asked[~known].tolist())), strict, hashed=salt is not None)
     if not known.any():
         return csr_array((len(rows), data.n_items), dtype=data.matrix.dtype), asked
     matrix = csr_array(data.matrix[np.maximum(rows, 0)])
     return matrix if known.all() else masked(matrix, np.repeat(known, np.diff(matrix.indptr))), asked
+
+
+def _rows_of(data: Interactions, users: list[Any]) -> NDArray[np.int64]:
+    """The row of each user; -1 for those that there are no data on."""
+    return np.array([data.user_index.get(user, -1) for user in users], np.int64)
 
 
 def _as_asked(data: Interactions, given: list[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -140,9 +204,9 @@ def _as_asked(data: Interactions, given: list[Any], rows: NDArray[np.int64]) -> 
     return id_array(asked)
 
 
-def _tell_unknown(data: Interactions, unknown: list[Any], strict: bool) -> None:
+def _tell_unknown(data: Interactions, unknown: list[Any], strict: bool, hashed: bool) -> None:
     text = data.users.dtype == object
-    other = [user for user in unknown if isinstance(user, str) != text]
+    other = [user for user in unknown if isinstance(user, str) != text and not hashed]
     hint = f"; ids of users are {'text' if text else 'whole numbers'} in these data" if other else ""
     if strict:
         raise DataError(f"there are no data on the users {name_some(unknown)}{hint}")

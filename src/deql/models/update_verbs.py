@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from datetime import date
+from typing import Any, Self
 
 from deql.data.changes import Batch
-from deql.data.interactions import InteractionsLike
+from deql.data.hashed_users import hashed_batch
+from deql.data.interactions import InteractionsLike, as_interactions, is_frame
+from deql.data.moments import moment
+from deql.models.aging import age_model
+from deql.models.attached_data import attach_data
 from deql.models.updatable import Updatable
 from deql.models.update import plan_update, update_model
 from deql.models.update_report import UpdatePlan, UpdateReport
@@ -91,6 +96,64 @@ class UpdateVerbs(Updatable):
         batch = self._batch(added, removed, forget_users, retire_items)
         return plan_update(self, batch, new_users=new_users, method=method, prior=prior)[1]
 
+    def age(self, until: float | str | date) -> UpdateReport:
+        """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
+
+        For models with a half-life. Updates alone leave ``until_`` where the fit put it, so that what comes later
+        counts more than in full. All fades alike, so that P is computed anew: from the data if they were kept, else
+        from P itself, as A' = f²·(A − l2·I) + l2·I. Whatever goes wrong, the model stays as it was.
+
+        Parameters
+        ----------
+        until : float, str or date
+            A time as the data have it; or a date such as ``"2015-03-04"`` or ``"2015-03-04 17:30"``, in UTC, where
+            these are seconds since 1970. It may be before ``until_``, too.
+
+        Returns
+        -------
+        UpdateReport
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> import numpy as np, deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> data = replace(data, times=np.array([3.0, 1.0, 2.0, 2.0, 5.0]))
+        >>> model = deql.EASE(l2=1.0, half_life=2).fit(data, keep_data=True)
+        >>> report = model.age(until=9)
+        >>> report.method, model.until_
+        ('refit', 9.0)
+        """
+        self._check_fitted()
+        return age_model(self, moment(until, "until"))
+
+    def attach_data(self, data: InteractionsLike, hash_users: bool = False) -> Self:
+        """Give the model the data that it was fitted on and did not keep, so that everything of them can be updated.
+
+        Parameters
+        ----------
+        data : Interactions, sparse matrix or frame
+            What the model was fitted on, cleaned in the same way; users and items may be in any order. Whether they
+            are its data is checked: how many users there are and have each item, what their weights sum to, and that
+            P is the inverse that belongs to them.
+        hash_users : bool, default False
+            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> model = deql.EASE(l2=1.0).fit(data)
+        >>> model.attach_data(data).update(forget_users=["c"]).plan.changes.forgotten_users
+        1
+        """
+        attach_data(self, data, hash_users)
+        return self
+
     def _batch(
         self,
         added: InteractionsLike | None,
@@ -98,9 +161,13 @@ class UpdateVerbs(Updatable):
         forget_users: Iterable[Hashable],
         retire_items: Iterable[Hashable],
     ) -> Batch:
+        """The batch with users under the ids that ``data_`` has."""
         self._check_fitted()
+        if self._needs_times and is_frame(added):
+            added = as_interactions(added, time=True)  # type: ignore[arg-type]
         parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
-        return Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
+        batch = Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
+        return batch if self.user_salt_ is None else hashed_batch(batch, self.user_salt_)
 
 
 def _ids(given: Iterable[Hashable]) -> tuple[Hashable, ...]:

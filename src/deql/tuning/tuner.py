@@ -13,8 +13,10 @@ import numpy as np
 
 from deql._system.checks import check_whole
 from deql.data.interactions import InteractionsLike
+from deql.data.recency import latest_time
 from deql.errors import DataError, JournalError, ParameterError
 from deql.evaluation.model_groups import LogCallback
+from deql.io.container import digest
 from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
@@ -80,9 +82,9 @@ def tune(
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
-    One inverse for each (l2, dropout, user_power) that is tried; every b, ξ and popularity_power on it is scored in the
-    same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is not read (but
-    for ``refit="all"``). Ctrl-C ends the search and returns the best so far.
+    One inverse for each (l2, dropout, user_power, half_life) that is tried; every b, ξ and popularity_power on it is
+    scored in the same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is
+    not read (but for ``refit="all"``). Ctrl-C ends the search and returns the best so far.
 
     Parameters
     ----------
@@ -91,7 +93,8 @@ def tune(
         out for that; of data that are not split, a tenth of the users.
     space : str, dict or Space
         ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power,
-        prior, prior_rank, prior_power_in, prior_power_out, prior_weight) in place of those of the default space.
+        prior, prior_rank, prior_power_in, prior_power_out, prior_weight, half_life) in place of those of the default
+        space. Half-lives need times: ``[None, "30d"]``, where None does not fade.
     metric : str or sequence of str, default "ndcg@20"
         What decides: any metric that has a value for each user. Of several the first; the others are shown beside it.
     budget : int or str, optional
@@ -266,10 +269,14 @@ def _prepare(
         limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
     if not isinstance(prune, bool):
         raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
-    final = refit_data(data, refit)
-    held = hold_out_validation(data, seed, validation)
+    fades = chosen.half_life != (None,)
+    final = refit_data(data, refit, time=fades)
+    held = hold_out_validation(data, seed, validation, time=fades)
     if final is not None:
         held = replace(held, final=final)
+    if fades:
+        for part in (held.train, held.final):
+            latest_time(part)  # which says what is wrong with their times
     full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
     if chosen.prior is not None:
@@ -285,6 +292,9 @@ def _prepare(
         "metric": list(metric) if not isinstance(metric, str) and len(metric) > 1 else metrics[0],
         "prune": prune, "seed": seed, "dtype": dtype,
     }  # fmt: skip
+    if fades:
+        assert held.train.times is not None
+        identity["times"] = digest({}, {"train": held.train.times})
     variants = factors = None
     if chosen.prior is not None:
         variants = chosen.variants(held.train.n_items, min(held.train.shape))

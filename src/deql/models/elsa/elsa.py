@@ -20,6 +20,7 @@ from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.io.model_file import fact
 from deql.models.elsa import Epoch
+from deql.models.kept_data import KeepData
 from deql.models.stored import FactoredAutoencoder, row_products
 from deql.ranking.histories import encode_histories
 from deql.rules import popularity_scale
@@ -115,7 +116,7 @@ class ELSA(FactoredAutoencoder):
         check_whole("seed", self.seed, least=0)
 
     def fit(
-        self, data: InteractionsLike, y: None = None, *, keep_data: bool = False, validation: HeldOut | None = None
+        self, data: InteractionsLike, y: None = None, *, keep_data: KeepData = False, validation: HeldOut | None = None
     ) -> Self:
         """Learn from interactions.
 
@@ -126,8 +127,9 @@ class ELSA(FactoredAutoencoder):
             columns are found as :func:`deql.read_interactions` does.
         y : ignored
             Present for scikit-learn's conventions.
-        keep_data : bool, default False
-            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids.
+        keep_data : bool or "hashed", default False
+            Keep the data as ``data_``, in the model file too: users can then be asked for by their ids. "hashed" keeps
+            salted hashes of the ids in their place: the file names nobody, and users are still found by their ids.
         validation : HeldOut, optional
             Such as ``split.validation``: A is evaluated on it after each epoch, and the best is kept (early stopping).
 
