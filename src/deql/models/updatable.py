@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from deql.data.recency import faded
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
+
+if TYPE_CHECKING:
+    from deql.linalg.engines.torch_packed import DevicePacked
 
 __all__ = ["Updatable", "describe_updatable"]
 
@@ -74,6 +77,14 @@ class Updatable(RuleModel):
         other = type(self)(**self.fitted_params_)
         other.share_fit(self, self.prior_)
         return other
+
+    def _move_copies(self, before: Updatable, on_device: DevicePacked | None = None) -> None:
+        """Copies of P by rows and on a device, where the model had them; on a device P may be already."""
+        self.quantized_rows_, self.on_device_ = None, on_device
+        if on_device is None and before.on_device_ is not None:
+            self.to(str(before.on_device_.device))
+        if before.quantized_rows_ is not None:
+            self.quantize_rows()
 
     def _become(self, other: Updatable) -> None:
         """Take over all that a fit left of another model of this kind."""

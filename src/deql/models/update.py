@@ -183,9 +183,7 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any) -> Updatable:
         updated.residual_ = _residual(updated, model, prepared, made.unchanged)
         updated.prior_ = updated_prior(model, updated, change, made.steps, prior, stage)
     updated._apply_rule()
-    updated.quantized_rows_ = None
-    if model.quantized_rows_ is not None:
-        updated.quantize_rows()
+    updated._move_copies(model, made.on_device)
     return updated
 
 
