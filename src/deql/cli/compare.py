@@ -97,7 +97,8 @@ def compare(
     base = None if baseline is None else _find_baseline(baseline, models, list(named))
     output.check(data, table.items, *spec_files(models))
     chosen = split_options.chosen(protocol)
-    found = data_source.open_source(data, table, protocol, chosen, form != "text")
+    timed = any(model._needs_times for model in named.values())
+    found = data_source.open_source(data, table, protocol, chosen, form != "text", find_time=timed)
     for name in named:
         named[name].progress = progress_wanted()
         if name in loaded and form == "text":

@@ -71,7 +71,9 @@ def evaluate(
     named, loaded = parse_specs(models)
     output.check(data, table.items, *spec_files(models))
     chosen = split_options.chosen(protocol)
-    split = data_source.as_split(data_source.open_source(data, table, protocol, chosen, output.json), protocol, chosen)
+    timed = any(model._needs_times for name, model in named.items() if name not in loaded)
+    found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=timed)
+    split = data_source.as_split(found, protocol, chosen)
     target = split.test if on == "test" else split.validation
     if target is None:
         raise ParameterError(f"{data} has no validation part: say --on test")

@@ -62,6 +62,9 @@ def fit(
     xi: Annotated[float | None, typer.Option(help="Largest diagonal entry (rlae, rdlae, or --auto).")] = None,
     user_power: Annotated[float | None, typer.Option(help="Hold back heavy users: weight |u|^-power.")] = None,
     popularity_power: Annotated[float | None, typer.Option(help="Hold back popular items: count^-power.")] = None,
+    half_life: Annotated[
+        str | None, typer.Option(help="Age at which an interaction counts half: 30d, 12h, or a number.", metavar="30d")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
     keep_data: KeepData = False,
     hash_users: HashUsers = False,
@@ -77,7 +80,7 @@ def fit(
     """Fit a model on a table of who did what and save it."""
     given = {
         "l2": l2, "dropout": dropout, "b": b, "zero_diagonal": zero_diagonal, "xi": xi,
-        "user_power": user_power, "popularity_power": popularity_power, "dtype": dtype,
+        "user_power": user_power, "popularity_power": popularity_power, "half_life": half_life, "dtype": dtype,
     }  # fmt: skip
     chosen = {name: value for name, value in given.items() if value is not None} | priors.chosen(searched=auto)
     if auto:
@@ -91,7 +94,8 @@ def fit(
     elif not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     engines.use()
-    source = open_source(data, table, None, {}, quiet=json)
+    timed = half_life is not None or (estimator is not None and estimator._needs_times)
+    source = open_source(data, table, None, {}, quiet=json, find_time=timed)
     interactions = source.train if isinstance(source, Split) else source
     if not json:
         say(f"read {interactions.n_users:,} users, {interactions.n_items:,} items, "

@@ -37,6 +37,8 @@ def parameters(model: Recommender) -> dict[str, Any]:
     {'l2': 80.0, 'user_power': 0.0, 'popularity_power': 0.0, 'engine': 'auto', 'dtype': 'float32'}
     """
     values = {field.name: getattr(model, field.name) for field in spec_fields(model)}
+    if values.get("half_life", ...) is None:  # nothing fades
+        del values["half_life"]
     if "prior" in values:  # whose parameters come in its place, and which has none if it is none
         prior, weight = values.pop("prior"), values.pop("prior_weight")
         values |= {} if prior is None else prior_parameters(prior) | {"prior_weight": weight}

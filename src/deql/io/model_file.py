@@ -20,6 +20,7 @@ from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
 __all__ = [
     "FORMAT_VERSION",
+    "WITH_HALF_LIFE",
     "WITH_PRIOR",
     "ModelRecord",
     "checksum",
@@ -27,6 +28,7 @@ __all__ = [
     "fact",
     "read",
     "refuse_infinite",
+    "time_fact",
     "vector",
     "write",
 ]
@@ -35,6 +37,9 @@ Number = TypeVar("Number", int, float)
 
 WITH_PRIOR = " with a prior"
 """Follows a model's name in a file where there is one: versions that know no priors say so, and to update deql."""
+
+WITH_HALF_LIFE = " with a half-life"
+"""The same where interactions fade; it stands before that of a prior."""
 
 FORMAT_VERSION = 1
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")
@@ -166,6 +171,20 @@ def fact(facts: dict[str, Any], name: str, kind: type[Number]) -> Number:
     if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < 2**63:
         raise ValueError(f"its {name} is {str(value)[:40]!r}")
     return kind(value)
+
+
+def time_fact(facts: dict[str, Any], name: str) -> float:
+    """A time among a model file's facts; ValueError unless it is a finite number.
+
+    Examples
+    --------
+    >>> time_fact({"until": -3}, "until")
+    -3.0
+    """
+    value = facts.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**1023:
+        raise ValueError(f"its {name} is {str(value)[:40]!r}")
+    return float(value)
 
 
 @contextmanager

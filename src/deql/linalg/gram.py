@@ -65,7 +65,7 @@ def weighted_diagonal(matrix: csr_array, weights: NDArray[np.float64]) -> NDArra
 
 @dataclass(frozen=True, eq=False)
 class SharedGram:
-    """What all fits with the same user weights share: S, which each of them copies, and D.
+    """What all fits with the same weights of users and interactions share: S, which each of them copies, and D.
 
     Attributes
     ----------
@@ -75,11 +75,14 @@ class SharedGram:
         S = RᵀΛR.
     diagonal : ndarray of float64
         D, before it was rounded to the type of S.
+    half_life : float or None
+        Of the interactions in R, in the unit of their times; None where they do not fade.
     """
 
     user_power: float
     matrix: PackedSymmetric
     diagonal: NDArray[np.float64]
+    half_life: float | None = None
 
 
 def gram(

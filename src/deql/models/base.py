@@ -92,6 +92,11 @@ class Recommender(BulkVerbs):
         return None
 
     @property
+    def _needs_times(self) -> bool:
+        """Whether a fit asks when interactions happened."""
+        return False
+
+    @property
     def _prior_key(self) -> Any:
         """What prior a fit is with: of models that share one, those of equal priors share its product, too."""
         return None
@@ -138,7 +143,7 @@ class Recommender(BulkVerbs):
         -------
         self
         """
-        return self._fit_keeping(as_interactions(data), self._learn, keep_data)
+        return self._fit_keeping(as_interactions(data, time=self._needs_times), self._learn, keep_data)
 
     def _catalogue(self, data: Interactions) -> Interactions:
         """The interactions with all items that the model is to know: a prior may know more of them.

@@ -16,6 +16,7 @@ from deql._system.checks import check_range
 from deql._system.describe import short_repr
 from deql._system.progress import Stage, stages
 from deql.data import Interactions
+from deql.data.recency import faded, latest_time, parse_half_life
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io.model_file import ModelRecord
 from deql.linalg.engines.engine import Engine, Problem, Solved
@@ -45,6 +46,9 @@ class LinearAutoencoder(UpdateVerbs):
         Above 0, users with many items count for less: user u weighs |u|^(−γ) in the Gram matrix, with γ this.
     popularity_power : float, default 0
         Above 0, popular items are held back: column i of W is scaled by count_i^(−α), with α this.
+    half_life : float or str, optional
+        Interactions fade: one that is so much older than the latest counts half, for data with times. A number in their
+        unit, or text such as ``"30d"`` (s, min, h, d, w) where they are in seconds, as those of files are.
     prior : object of :mod:`deql.priors`, n × n array or sparse matrix, or pair (U, V), optional
         Weights W₀ that the ridge pulls towards, instead of towards zero: ``deql.priors.LowPass(512)``. An array has
         rows and columns in the order of the data's items; a pair stands for U·Vᵀ.
@@ -67,6 +71,7 @@ class LinearAutoencoder(UpdateVerbs):
 
     user_power: float = field(default=0.0, kw_only=True)
     popularity_power: float = field(default=0.0, kw_only=True)
+    half_life: float | str | None = field(default=None, kw_only=True)
     prior: Prior | NDArray[Any] | Any = field(default=None, kw_only=True)
     prior_weight: float = field(default=1.0, kw_only=True)
     engine: str | Engine = field(default="auto", kw_only=True)
@@ -125,6 +130,8 @@ class LinearAutoencoder(UpdateVerbs):
         check_range("dropout", getattr(self, "dropout", 0.0), 0.0, 1.0, below=True)
         check_range("user_power", self.user_power, -np.inf, np.inf)
         check_range("popularity_power", self.popularity_power, -np.inf, np.inf)
+        if self.half_life is not None:
+            parse_half_life(self.half_life)
         check_range("prior_weight", self.prior_weight, 0.0, np.inf)
         if as_prior(self.prior) is not None and self._ridge == 0:
             raise ParameterError(
@@ -133,7 +140,7 @@ class LinearAutoencoder(UpdateVerbs):
         as_engine(self.engine).check(self.dtype)
 
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
-        """Fit as :meth:`fit` does, with the Gram matrix of these data and this user_power already there.
+        """Fit as :meth:`fit` does, with the Gram matrix of these data, this user_power and half_life already there.
 
         S is copied, so that it serves other values of l2 and dropout too. It is inverted where it is, in memory
         or on a device, whatever ``engine`` says.
@@ -160,11 +167,11 @@ class LinearAutoencoder(UpdateVerbs):
         >>> np.array_equal(models[0].gain_, deql.EASE(1.0).fit(data).gain_)
         True
         """
-        of = (shared.user_power, shared.matrix.dtype, shared.matrix.n)
-        if of != (self.user_power, np.dtype(self.dtype), data.n_items):
+        of = (shared.user_power, shared.matrix.dtype, shared.matrix.n, shared.half_life)
+        if of != (self.user_power, np.dtype(self.dtype), data.n_items, self._half_life):
             raise ParameterError(
-                f"the Gram matrix is of user_power {of[0]:g}, {of[1]} and {of[2]:,} items, "
-                f"not {self.user_power:g}, {self.dtype} and {data.n_items:,}"
+                f"the Gram matrix is of user_power {of[0]:g}, {of[1]}, {of[2]:,} items and half_life {of[3]}, "
+                f"not {self.user_power:g}, {self.dtype}, {data.n_items:,} and {self._half_life}"
             )
         return self._fit(self._catalogue(data), partial(self._learn, known=data.n_items, shared=shared))
 
@@ -196,7 +203,15 @@ class LinearAutoencoder(UpdateVerbs):
         known: int | None = None,
         shared: SharedGram | None = None,
         fitted: LinearAutoencoder | None = None,
+        until: float | None = None,
     ) -> None:
+        """Learn with what is there already; ``until`` is when an interaction counts in full, if not at the latest."""
+        if self.half_life is not None:
+            if until is None:
+                until = latest_time(data) if fitted is None else fitted.until_
+            assert until is not None
+            self.until_ = until
+            data = faded(data, self.half_life, self.until_)
         prior, towards = as_prior(self.prior), None
         n, known = data.n_items, known or data.n_items
         with stages(self.progress) as stage:
@@ -300,8 +315,17 @@ class LinearAutoencoder(UpdateVerbs):
         return self
 
     @property
+    def _half_life(self) -> float | None:
+        """The half-life in the unit of the times."""
+        return None if self.half_life is None else parse_half_life(self.half_life)
+
+    @property
+    def _needs_times(self) -> bool:
+        return self.half_life is not None
+
+    @property
     def _fit_key(self) -> Any:
-        return self._ridge, self._dropped, self.user_power, self.dtype, as_engine(self.engine)
+        return self._ridge, self._dropped, self.user_power, self._half_life, self.dtype, as_engine(self.engine)
 
     @property
     def _prior_key(self) -> Any:

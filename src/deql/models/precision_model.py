@@ -52,6 +52,9 @@ class PrecisionModel(Recommender):
         How far P·A was from the identity on random vectors.
     engine_ : str
         Name of the engine that ran.
+    until_ : float or None
+        With a half-life, the time at which an interaction counts in full: the latest of the data, or what :meth:`age`
+        moved it to.
     on_device_ : DevicePacked or None
         P once more, on the device that ranks; see :meth:`to`.
     quantized_rows_ : QuantisedRows or None
@@ -60,6 +63,7 @@ class PrecisionModel(Recommender):
 
     dtype: str
     prior: Any
+    half_life: float | str | None
     precision_: PackedSymmetric
     gain_: NDArray[np.float64]
     shift_: NDArray[np.float64]
@@ -68,6 +72,7 @@ class PrecisionModel(Recommender):
     gram_diagonal_: NDArray[np.float64]
     residual_: float
     engine_: str
+    until_: float | None = None
     on_device_: DevicePacked | None
     quantized_rows_: QuantisedRows | None
 
@@ -156,7 +161,8 @@ class PrecisionModel(Recommender):
 
     def _as_record(self) -> model_file.ModelRecord:
         record = super()._as_record()
-        return record if self.prior_ is None else replace(record, name=record.name + model_file.WITH_PRIOR)
+        name = record.name + model_file.WITH_HALF_LIFE * (self.until_ is not None)
+        return replace(record, name=name + model_file.WITH_PRIOR * (self.prior_ is not None))
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
@@ -167,6 +173,7 @@ class PrecisionModel(Recommender):
             "gram_diagonal": self.gram_diagonal_,
         }
         facts |= {"tile": self.precision_.tile, "residual": self.residual_, "engine": self.engine_}
+        facts |= {} if self.until_ is None else {"until": self.until_}
         if self.prior_ is not None and self.prior_scale_ is not None:
             of_prior, told = self.prior_.state()
             arrays, facts = arrays | of_prior | {"prior_factor": self.prior_scale_}, facts | told
@@ -187,6 +194,8 @@ class PrecisionModel(Recommender):
         if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
             raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = model_file.fact(facts, "residual", float), str(facts["engine"])
+        if self.half_life is not None:
+            self.until_ = model_file.time_fact(facts, "until")
         self.on_device_ = self.quantized_rows_ = None
         if self.prior is not None:
             self.prior_ = FittedPrior.from_state(arrays, facts, n)

@@ -29,6 +29,7 @@ _FROM_FIT = (
     "n_users_",
     "weighted_",
     "user_salt_",
+    "until_",
     "_kept",
 )
 
@@ -148,7 +149,7 @@ class RuleModel(PrecisionModel):
             free = sorted({name for kind in kinds[:2] for name in _rule_parameters(kind)})
             raise ParameterError(
                 f"with_rule cannot change {', '.join(sorted(changes))} at once: it takes {', '.join(free)}, or xi with "
-                "popularity_power and prior_weight; l2, dropout and user_power need another fit"
+                "popularity_power and prior_weight; l2, dropout, user_power and half_life need another fit"
             )
         fitted = type(self)(**self.fitted_params_)  # P belongs to these, whatever was set since
         params: dict[str, Any] = {

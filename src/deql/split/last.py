@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.data import Interactions
+from deql.data.moments import check_times
 from deql.errors import DataError, Setting
 from deql.split.held_out import HeldOut
 from deql.split.parts import Split
-from deql.split.protocols import check_times, hide, places_from_end, within_users
+from deql.split.protocols import hide, places_from_end, within_users
 
 __all__ = ["Chronology", "chronology", "hold_out_last", "last_held_out"]
 

@@ -15,12 +15,12 @@ from scipy.sparse import csr_array
 from deql._system.checks import check_whole
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike
+from deql.data.moments import check_times
 from deql.errors import DataError, ParameterError, Setting
 from deql.split.parts import HeldOut, Split
 
 __all__ = [
     "check_share",
-    "check_times",
     "hide",
     "hold_out_users",
     "new_users",
@@ -258,17 +258,6 @@ def places_from_end(matrix: csr_array, when: NDArray[Any]) -> NDArray[np.int64]:
     from_end = np.empty(matrix.nnz, np.int64)
     from_end[order] = np.repeat(matrix.indptr[1:], sizes) - np.arange(matrix.nnz)
     return from_end
-
-
-def check_times(data: Interactions, protocol: str) -> NDArray[np.float64]:
-    """When each interaction happened; DataError if that is not known."""
-    if data.times is None:
-        raise DataError(
-            f"{protocol} needs to know when things happened: say ", Setting("time"), " with that column when reading"
-        )
-    if not np.isfinite(data.times).all():
-        raise DataError(f"{protocol} needs a time for every interaction: some are missing or not finite")
-    return data.times
 
 
 def within_users(

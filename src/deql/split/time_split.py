@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime, time
-from typing import Any
+from datetime import date, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deql.data import as_interactions
 from deql.data.interactions import InteractionsLike
+from deql.data.moments import check_times, moment
 from deql.errors import DataError, ParameterError
 from deql.split.parts import Split
-from deql.split.protocols import check_share, check_times, within_users
+from deql.split.protocols import check_share, within_users
 
 __all__ = ["split_time"]
 
@@ -73,7 +72,7 @@ def split_time(
         check_share("test", test)
         asked, begin = {"test": test}, _begin_of_last(times, test)
     else:
-        begin = _moment(after)
+        begin = moment(after, "after")
         asked = {"after": begin}
     in_test = times >= begin
     if in_test.all() or not in_test.any():
@@ -105,28 +104,3 @@ def _begin_of_last(times: NDArray[np.float64], share: float) -> float:
     """From when on a share of the times is, at least one of them."""
     count = max(1, round(share * len(times)))
     return float(np.partition(times, len(times) - count)[len(times) - count]) if len(times) else 0.0
-
-
-def _moment(after: Any) -> float:
-    """A moment as a number: as it is, or in seconds since 1970 for dates.
-
-    Examples
-    --------
-    >>> _moment("1970-01-02"), _moment(5), _moment("7.5")
-    (86400.0, 5.0, 7.5)
-    """
-    if isinstance(after, date) and not isinstance(after, datetime):
-        after = datetime.combine(after, time())
-    if isinstance(after, str):
-        for parse in (float, datetime.fromisoformat):
-            with suppress(ValueError):
-                return _moment(parse(after))
-    if isinstance(after, datetime):
-        return (after if after.tzinfo else after.replace(tzinfo=UTC)).timestamp()
-    if isinstance(after, int | float | np.number) and not isinstance(after, bool):
-        with suppress(OverflowError):
-            if np.isfinite(float(after)):
-                return float(after)
-    raise ParameterError(
-        f"after must be a time as the data have it, or a date like 2015-03-04, got {after!r}", parameter="after"
-    )
