@@ -124,7 +124,7 @@ def fit(
     seconds = time.perf_counter() - begin
     estimator.progress = False
     if keep_data or hash_users:
-        estimator._keep(estimator._catalogue(interactions), "hashed" if hash_users else True)
+        estimator._keep_data(estimator._catalogue(interactions), "hashed" if hash_users else True)
     with kept_until_saved(tiles):
         estimator.save(out)
     kind = type(estimator).__name__

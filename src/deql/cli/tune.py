@@ -215,7 +215,7 @@ def tune(
     if keep_data or hash_users:
         everything = refit_data(split, final)
         kept = split.train if everything is None else everything
-        tuning.model._keep(tuning.model._catalogue(kept), "hashed" if hash_users else True)
+        tuning.model._keep_data(tuning.model._catalogue(kept), "hashed" if hash_users else True)
     tuning.model.save(out)
     if report is not None:
         about = {"Data": data.name, "Split": split.describe(), "Search": how.search}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,10 @@ from deql.data.interactions import Interactions
 from deql.data.matrices import entry_rows, has_entries, masked, shortest_float
 from deql.errors import DataError, Setting, name_some
 
-__all__ = ["Batch", "DataChange", "add_users", "change_data", "empty_rows"]
+__all__ = ["Batch", "DataChange", "add_users", "change_data", "empty_rows", "rearranged"]
+
+Names: TypeAlias = Mapping[Hashable, Hashable]
+"""What errors call users, by the ids that they have in the data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +35,15 @@ class Batch:
         Users who go with everything.
     retire_items : tuple of ids
         Items that go with everything.
+    names : mapping
+        What errors call users, by the ids that they have here: where these are hashes, the ids that people gave.
     """
 
     added: Interactions | None = None
     removed: Interactions | None = None
     forget_users: tuple[Hashable, ...] = ()
     retire_items: tuple[Hashable, ...] = ()
+    names: Names = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         pairs = any(part is not None and part.n_interactions for part in (self.added, self.removed))
@@ -112,8 +118,8 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
     >>> change.before.users.tolist(), change.before.matrix.toarray().tolist()
     (['bob', 'cat'], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     """
-    forgotten = _places(data.user_index, batch.forget_users, "user to forget", "users to forget")
-    retired = _places(data.item_index, batch.retire_items, "item to retire", "items to retire")
+    forgotten = _places(data.user_index, batch.forget_users, "user to forget", "users to forget", batch.names)
+    retired = _places(data.item_index, batch.retire_items, "item to retire", "items to retire", {})
     added = _with_times_of(data, batch.added)
     users, new_users = _with_new(data.users, data.user_index, added, "users")
     items, new_items = _with_new(data.items, data.item_index, added, "items")
@@ -122,15 +128,15 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
     goes = np.isin(entry_rows(old), forgotten) | np.isin(old.indices, retired)
     n_removed = 0
     if batch.removed is not None and batch.removed.n_interactions:
-        taken = _taken(data, batch.removed, shape)
+        taken = _taken(data, batch.removed, shape, batch.names)
         n_removed = taken.nnz
         goes |= has_entries(taken, old)
     kept = masked(old, ~goes)
     when = None if data.times is None else data.times[~goes]
     come, came = _placed(added, users, items, shape)
     if come is not None:
-        _refuse_into(forgotten, entry_rows(come), users, "user", "users", "forgotten")
-        _refuse_into(retired, come.indices, items, "item", "items", "retired")
+        _refuse_into(forgotten, entry_rows(come), users, "user", "users", "forgotten", batch.names)
+        _refuse_into(retired, come.indices, items, "item", "items", "retired", {})
     whole, times = _merged(kept, when, come, came)
     touched = np.unique(np.concatenate([entry_rows(old)[goes], entry_rows(come) if come is not None else []]))
     rows = np.union1d(touched, forgotten).astype(np.int64)
@@ -206,11 +212,16 @@ def replace_shape(matrix: csr_array, shape: tuple[int, int]) -> csr_array:
     return csr_array((matrix.data, matrix.indices, indptr), shape=shape)
 
 
-def _places(index: dict[Any, int], ids: Sequence[Hashable], one: str, several: str) -> NDArray[np.int64]:
+def _called(ids: Iterable[Any], names: Names) -> list[Hashable]:
+    """Ids as people know them."""
+    return [names.get(one, one) for one in ids]
+
+
+def _places(index: dict[Any, int], ids: Sequence[Hashable], one: str, several: str, names: Names) -> NDArray[np.int64]:
     """Rows or columns of ids, ascending."""
     listed: list[Any] = list(ids)
     given = id_array(listed).tolist() if listed else []
-    unknown = [name for name in given if name not in index]
+    unknown = _called([name for name in given if name not in index], names)
     if unknown:
         raise DataError(
             f"there is no {one if len(unknown) == 1 else f'such {several}'} {name_some(unknown)}: nothing was changed"
@@ -252,7 +263,7 @@ def _placed(
         return None, None
     added = added.without_empty()
     rows, columns = _lookup(users, added.users), _lookup(items, added.items)
-    return _rearranged(added.matrix, rows, columns, shape, added.times)
+    return rearranged(added.matrix, rows, columns, shape, added.times)
 
 
 def _lookup(ids: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
@@ -263,14 +274,23 @@ def _lookup(ids: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(first[places[len(ids) :]])
 
 
-def _rearranged(
+def rearranged(
     matrix: csr_array,
     rows: NDArray[np.int64],
     columns: NDArray[np.int64],
     shape: tuple[int, int],
     times: NDArray[np.float64] | None,
 ) -> tuple[csr_array, NDArray[np.float64] | None]:
-    """A matrix with its rows and columns at other places, and its times in their new order."""
+    """A matrix with its rows and columns at other places, and its times in their new order.
+
+    Examples
+    --------
+    >>> matrix, times = rearranged(
+    ...     csr_array([[1.0, 2.0]]), np.array([1]), np.array([1, 0]), (2, 2), np.array([7.0, 8.0])
+    ... )
+    >>> matrix.toarray().tolist(), times.tolist()
+    ([[0.0, 0.0], [2.0, 1.0]], [8.0, 7.0])
+    """
     at, across = rows[entry_rows(matrix)], columns[matrix.indices]
     order = np.lexsort((across, at))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=shape[0]))])
@@ -278,27 +298,28 @@ def _rearranged(
     return placed, None if times is None else times[order]
 
 
-def _taken(data: Interactions, removed: Interactions, shape: tuple[int, int]) -> csr_array:
+def _taken(data: Interactions, removed: Interactions, shape: tuple[int, int], names: Names) -> csr_array:
     """The pairs that go, in the rows and columns of afterwards; all of them must be there."""
     removed = removed.without_empty()
     rows, columns = (_lookup_kind(getattr(data, what), getattr(removed, what), what) for what in ("users", "items"))
     at, across = rows[entry_rows(removed.matrix)], columns[removed.matrix.indices]
     there = (at >= 0) & (across >= 0)
     if there.all():
-        taken = _rearranged(removed.matrix, rows, columns, shape, None)[0]
+        taken = rearranged(removed.matrix, rows, columns, shape, None)[0]
         there = has_entries(replace_shape(data.matrix, shape), taken)
         if there.all():
             return taken
         place = int(there.argmin())
         user, item = entry_rows(taken)[place], taken.indices[place]
-        pair = f"user {name_some(data.users[[user]])} with item {name_some(data.items[[item]])}"
+        pair = data.users[user], data.items[item]
     else:
         place = int(there.argmin())
         user, item = entry_rows(removed.matrix)[place], removed.matrix.indices[place]
-        pair = f"user {name_some(removed.users[[user]])} with item {name_some(removed.items[[item]])}"
+        pair = removed.users[user], removed.items[item]
     missing = int((~there).sum())
     more = f", nor {missing - 1:,} more of the {removed.n_interactions:,} pairs" if missing > 1 else ""
-    raise DataError(f"there is no interaction of {pair} to remove{more}: nothing was changed")
+    of, what = name_some(_called(pair[:1], names)), name_some(pair[1:])
+    raise DataError(f"there is no interaction of user {of} with item {what} to remove{more}: nothing was changed")
 
 
 def _lookup_kind(ids: NDArray[Any], wanted: NDArray[Any], what: str) -> NDArray[np.int64]:
@@ -312,12 +333,13 @@ def _lookup_kind(ids: NDArray[Any], wanted: NDArray[Any], what: str) -> NDArray[
 
 
 def _refuse_into(
-    goes: NDArray[np.int64], comes: NDArray[Any], ids: NDArray[Any], one: str, several: str, verb: str
+    goes: NDArray[np.int64], comes: NDArray[Any], ids: NDArray[Any], one: str, several: str, verb: str, names: Names
 ) -> None:
     both = np.intersect1d(goes, comes)
     if both.size:
         what = one if both.size == 1 else several
-        raise DataError(f"{what} {name_some(ids[both])} cannot be {verb} and added to at once: do one after the other")
+        said = name_some(_called(ids[both].tolist(), names))
+        raise DataError(f"{what} {said} cannot be {verb} and added to at once: do one after the other")
 
 
 def _merged(

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deql.data.changes import Batch
 from deql.data.interactions import Interactions, UserId
 from deql.errors import DataError, name_some
 
-__all__ = ["DIGITS", "SALT_BYTES", "hash_users", "hashed_interactions", "id_text", "new_salt"]
+__all__ = ["DIGITS", "SALT_BYTES", "hash_users", "hashed_batch", "hashed_interactions", "id_text", "new_salt"]
 
 SALT_BYTES = 16
 _DIGEST_BYTES = 16
@@ -83,3 +84,24 @@ def hashed_interactions(data: Interactions, salt: bytes) -> Interactions:
             "or keep the ids as they are"
         )
     return replace(data.take_users(order), users=hashes[order])
+
+
+def hashed_batch(batch: Batch, salt: bytes) -> Batch:
+    """A batch of changes with users under hashes of their ids, which errors still name.
+
+    Examples
+    --------
+    >>> batch = hashed_batch(Batch(forget_users=("ann",)), bytes(16))
+    >>> batch.forget_users, batch.names[batch.forget_users[0]]
+    (('3e07cef84bce80c4d34c5897e1fc362a',), 'ann')
+    """
+    given = list(batch.forget_users)
+    for part in (batch.added, batch.removed):
+        given += [] if part is None else part.users.tolist()
+    return replace(
+        batch,
+        added=None if batch.added is None else hashed_interactions(batch.added, salt),
+        removed=None if batch.removed is None else hashed_interactions(batch.removed, salt),
+        forget_users=tuple(hash_users(batch.forget_users, salt)),
+        names=dict(zip(hash_users(given, salt).tolist(), given, strict=True)),
+    )

@@ -159,7 +159,7 @@ class Recommender(BulkVerbs):
         self._kept, self.user_salt_ = kept
         return self
 
-    def _keep(self, data: Interactions, keep_data: KeepData) -> None:
+    def _keep_data(self, data: Interactions, keep_data: KeepData) -> None:
         """Keep the data that the model was fitted on, all of its items among theirs."""
         self._kept, self.user_salt_ = data_to_keep(data, keep_data)
 

@@ -8,12 +8,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from deql._system.tables import counted
 from deql.data import Interactions
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
 
-__all__ = ["Updatable"]
+__all__ = ["Updatable", "describe_updatable"]
 
 
 class Updatable(RuleModel):
@@ -27,13 +28,6 @@ class Updatable(RuleModel):
 
     updated_: UpdateState | None = None
     user_power: float
-
-    def _updatable_words(self) -> str:
-        """What the model can do without its data, and how to make it updatable."""
-        return (
-            "it does not have its data, so that it can only add users who are new (new_users=True); fit it with "
-            "keep_data=True"
-        )
 
     def _as_learned(self, data: Interactions) -> Interactions:
         """Rows as the Gram matrix sums them up."""
@@ -101,3 +95,27 @@ class Updatable(RuleModel):
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
         self.updated_ = UpdateState.from_facts(facts)
+
+
+def describe_updatable(model: Updatable) -> str:
+    """What updates a model can take, and how it could take more, as one may say of it.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aab"), list("xyx"))
+    >>> describe_updatable(deql.EASE(l2=1.0).fit(data, keep_data="hashed"))  # doctest: +NORMALIZE_WHITESPACE
+    'it has its data, on 2 users under salted hashes of their ids: interactions can be added and removed, users
+    forgotten, items retired'
+    """
+    if model._kept is None:
+        return (
+            "it does not have its data: it can add whole new users (new_users=True, --new-users), and nothing that "
+            "changes users it knows; to make it updatable fit it with keep_data=True (deql fit --keep-data), or give "
+            "it the data once (attach_data, deql update --data FILE)"
+        )
+    hashed = " under salted hashes of their ids" if model.user_salt_ is not None else ""
+    return (
+        f"it has its data, on {counted(model.n_users_, 'user', 'users')}{hashed}: interactions can be added and "
+        "removed, users forgotten, items retired"
+    )

@@ -19,7 +19,7 @@ from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import LowRankStep, low_rank_step, residual_of, retiring_step, step_residual
 from deql.linalg.packed import PackedSymmetric
-from deql.models.updatable import Updatable
+from deql.models.updatable import Updatable, describe_updatable
 from deql.models.update_plan import choose_method
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
 from deql.models.updated_prior import updated_prior
@@ -97,12 +97,12 @@ def _weights(sizes: NDArray[np.int64], power: float) -> NDArray[np.float64]:
 def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange:
     if batch.removed is not None or batch.forget_users or batch.retire_items:
         what = "forget users" if batch.forget_users else "retire items" if batch.retire_items else "remove interactions"
-        raise ParameterError(f"this model cannot {what}: {model._updatable_words()}")
+        raise ParameterError(f"this model cannot {what}: {describe_updatable(model)}")
     if batch.added is None:
         return add_users(model.items_, model.titles_, model.n_users_, _nothing(model))
     if not new_users:
         raise ParameterError(
-            f"this model cannot tell whether the users of what is added are new: {model._updatable_words()}",
+            f"this model cannot tell whether the users of what is added are new: {describe_updatable(model)}",
             parameter="new_users",
         )
     return add_users(model.items_, model.titles_, model.n_users_, batch.added)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, Self
 
 from deql.data.changes import Batch
+from deql.data.hashed_users import hashed_batch
 from deql.data.interactions import InteractionsLike
+from deql.models.attached_data import attach_data
 from deql.models.updatable import Updatable
 from deql.models.update import plan_update, update_model
 from deql.models.update_report import UpdatePlan, UpdateReport
@@ -91,6 +93,33 @@ class UpdateVerbs(Updatable):
         batch = self._batch(added, removed, forget_users, retire_items)
         return plan_update(self, batch, new_users=new_users, method=method, prior=prior)[1]
 
+    def attach_data(self, data: InteractionsLike, hash_users: bool = False) -> Self:
+        """Give the model the data that it was fitted on and did not keep, so that everything of them can be updated.
+
+        Parameters
+        ----------
+        data : Interactions, sparse matrix or frame
+            What the model was fitted on, cleaned in the same way; users and items may be in any order. Whether they
+            are its data is checked: how many users there are and have each item, what their weights sum to, and that
+            P is the inverse that belongs to them.
+        hash_users : bool, default False
+            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> model = deql.EASE(l2=1.0).fit(data)
+        >>> model.attach_data(data).update(forget_users=["c"]).plan.changes.forgotten_users
+        1
+        """
+        attach_data(self, data, hash_users)
+        return self
+
     def _batch(
         self,
         added: InteractionsLike | None,
@@ -98,9 +127,11 @@ class UpdateVerbs(Updatable):
         forget_users: Iterable[Hashable],
         retire_items: Iterable[Hashable],
     ) -> Batch:
+        """The batch with users under the ids that ``data_`` has."""
         self._check_fitted()
         parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
-        return Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
+        batch = Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
+        return batch if self.user_salt_ is None else hashed_batch(batch, self.user_salt_)
 
 
 def _ids(given: Iterable[Hashable]) -> tuple[Hashable, ...]:
