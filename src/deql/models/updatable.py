@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from deql._system.tables import counted
 from deql.data import Interactions
+from deql.data.recency import faded
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
@@ -31,7 +33,10 @@ class Updatable(RuleModel):
 
     def _as_learned(self, data: Interactions) -> Interactions:
         """Rows as the Gram matrix sums them up."""
-        return data
+        half_life = self.fitted_params_["half_life"]
+        if half_life is None or self.until_ is None or not data.n_interactions:
+            return data
+        return faded(data, half_life, self.until_)
 
     def _diagonal_of(self, data: Interactions) -> NDArray[np.float64]:
         """D of all data."""
@@ -60,8 +65,9 @@ class Updatable(RuleModel):
         return True
 
     def _fit_on(self, data: Interactions, like: Updatable) -> None:
-        """Fit as the other model was, on these data, whose columns are all items."""
-        self._fit(data, self._learn)
+        """Fit as the other model was, at its moment, on these data, whose columns are all items."""
+        learn: Any = self._learn
+        self._fit(data, partial(learn, until=like.until_))
 
     def _copy_fitted(self) -> Self:
         """Another model on the same P."""

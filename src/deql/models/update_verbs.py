@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from datetime import date
 from typing import Any, Self
 
 from deql.data.changes import Batch
 from deql.data.hashed_users import hashed_batch
-from deql.data.interactions import InteractionsLike
+from deql.data.interactions import InteractionsLike, as_interactions, is_frame
+from deql.data.moments import moment
+from deql.models.aging import age_model
 from deql.models.attached_data import attach_data
 from deql.models.updatable import Updatable
 from deql.models.update import plan_update, update_model
@@ -120,6 +123,37 @@ class UpdateVerbs(Updatable):
         attach_data(self, data, hash_users)
         return self
 
+    def age(self, until: float | str | date) -> UpdateReport:
+        """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
+
+        For models with a half-life. Updates alone leave ``until_`` where the fit put it, so that what comes later
+        counts more than in full. All fades alike, so that P is computed anew: from the data if they were kept, else
+        from P itself, as A' = f²·(A − l2·I) + l2·I. Whatever goes wrong, the model stays as it was.
+
+        Parameters
+        ----------
+        until : float, str or date
+            A time as the data have it; or a date such as ``"2015-03-04"`` or ``"2015-03-04 17:30"``, in UTC, where
+            these are seconds since 1970. It may be before ``until_``, too.
+
+        Returns
+        -------
+        UpdateReport
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> import numpy as np, deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> data = replace(data, times=np.array([3.0, 1.0, 2.0, 2.0, 5.0]))
+        >>> model = deql.EASE(l2=1.0, half_life=2).fit(data, keep_data=True)
+        >>> report = model.age(until=9)
+        >>> report.method, model.until_
+        ('refit', 9.0)
+        """
+        self._check_fitted()
+        return age_model(self, moment(until, "until"))
+
     def _batch(
         self,
         added: InteractionsLike | None,
@@ -129,6 +163,8 @@ class UpdateVerbs(Updatable):
     ) -> Batch:
         """The batch with users under the ids that ``data_`` has."""
         self._check_fitted()
+        if self._needs_times and is_frame(added):
+            added = as_interactions(added, time=True)  # type: ignore[arg-type]
         parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
         batch = Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
         return batch if self.user_salt_ is None else hashed_batch(batch, self.user_salt_)
