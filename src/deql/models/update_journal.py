@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from deql.data.batch_records import batch_from_record, batch_to_record
 from deql.data.changes import Batch
 from deql.errors import DeqlError, JournalError, Setting
 from deql.io.journal import Journal, journal_head, read_records
+from deql.models.aging import age_model
 from deql.models.updatable import Updatable
 from deql.models.update import METHODS, update_model
 from deql.models.update_report import UpdateReport
@@ -187,10 +187,7 @@ def apply_entry(model: Updatable, entry: JournalEntry, prior: Any = None) -> lis
             )
         )
     if entry.until is not None:
-        report = model.age(until=entry.until)
-        assert model.updated_ is not None
-        model.updated_ = dataclasses.replace(model.updated_, time=entry.time)
-        reports.append(dataclasses.replace(report, state=model.updated_))
+        reports.append(age_model(model, entry.until, now=entry.time))
     return reports
 
 
@@ -236,10 +233,12 @@ def replay(
         apply_entry(model, entry, prior)
         checksum = model.checksum()
         if checksum != entry.after:
-            other = "" if entry.version == __version__ else f", which deql {entry.version} wrote and this is {__version__}"
-            raise JournalError(f"line {line} of {path}{other}, gives another model here than it did then: nothing is saved")
+            other = (
+                "" if entry.version == __version__ else f", which deql {entry.version} wrote and this is {__version__}"
+            )
+            raise JournalError(
+                f"line {line} of {path}{other}, gives another model here than it did then: nothing is saved"
+            )
         if report is not None:
             report(done + 1, len(numbered))
     return len(numbered)
-
-
