@@ -20,9 +20,9 @@ from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
 __all__ = [
     "FORMAT_VERSION",
+    "QUANTISED",
     "WITH_HALF_LIFE",
     "WITH_PRIOR",
-    "QUANTISED",
     "ModelRecord",
     "checksum",
     "damage_reported",

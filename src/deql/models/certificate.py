@@ -30,8 +30,8 @@ _HOW_TO_VERIFY = (
     "Whoever has the model file and the data as they are now, without these users, runs: deql verify CERTIFICATE MODEL "
     "--data FILE. It compares the file's checksum with the one given here as after, looks for the users in the data "
     "that the model keeps, fits the model again on FILE, and compares. The users stand here under salted hashes: "
-    "BLAKE2b of 16 bytes, with the salt as its key, of the id as the model has it (as text; where the model keeps hashes "
-    "of ids, of those)."
+    "BLAKE2b of 16 bytes, with the salt as its key, of the text of the id that the model has, which is a "
+    "hash itself where the model keeps hashes."
 )
 
 

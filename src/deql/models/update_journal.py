@@ -197,7 +197,7 @@ def replay(
     path: Path,
     prior_of: Callable[[str], Any],
     report: Callable[[int, int], None] | None = None,
-) -> int:
+) -> tuple[int, bool]:
     """Do all updates of a journal to its first model, each by the way that was taken then, and check every checksum.
 
     Parameters
@@ -215,7 +215,10 @@ def replay(
 
     Returns
     -------
-    How many there were.
+    int
+        How many there were.
+    bool
+        Whether it is known that the model of the last one was written then.
     """
     records = read_records(path, KIND)
     numbered = [(line, one) for line, one in enumerate(records, start=2) if one["step"] == _UPDATE]
@@ -241,4 +244,4 @@ def replay(
             )
         if report is not None:
             report(done + 1, len(numbered))
-    return len(numbered)
+    return len(numbered), records[-1]["step"] == _WRITTEN
