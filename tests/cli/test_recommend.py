@@ -184,3 +184,30 @@ def test_json_is_not_written(capsys, tmp_path, kept):
     sentence = refusal(capsys, "recommend", kept, "--all-users", "--json", "-o", tmp_path / "lists.csv")
     assert "--json is printed, and --out written: say one of them" in sentence
     assert not (tmp_path / "lists.csv").exists()
+
+
+def test_users_under_hashes_are_found_by_their_ids(capsys, tmp_path, events, kept):
+    path = tmp_path / "hashed.deql"
+    assert run(["fit", str(events), "-o", str(path), "--l2", "1", "--hash-users"]) == 0
+    assert len(deql.load(path).user_salt_) == 16
+    plain = answer(capsys, "recommend", kept, "--user-id", "bob", "-k", 2)
+    assert answer(capsys, "recommend", path, "--user-id", "bob", "-k", 2) == plain
+    (tmp_path / "users.txt").write_text("user_id\ndee\nann\n")
+    rows = answer(capsys, "recommend", path, "--users", tmp_path / "users.txt", "-k", 1)
+    assert [row["user"] for row in rows] == ["dee", "ann"]
+    everybody = answer(capsys, "recommend", path, "--all-users", "-k", 1)
+    assert {len(row["user"]) for row in everybody} == {32}
+    assert "no data on the users 'zoe'" in refusal(capsys, "recommend", path, "--user-id", "zoe", "--strict")
+
+
+def test_numbers_of_users_under_hashes_are_found(capsys, tmp_path):
+    (tmp_path / "events.csv").write_text("user,item\n7,a\n7,b\n8,a\n9,b\n9,c\n")
+    path = tmp_path / "hashed.deql"
+    assert run(["fit", str(tmp_path / "events.csv"), "-o", str(path), "-m", "popularity", "--hash-users"]) == 0
+    pl.DataFrame({"user": [9.0, 7.0]}).write_parquet(tmp_path / "users.parquet")
+    capsys.readouterr()
+    rows = answer(capsys, "recommend", path, "--users", tmp_path / "users.parquet", "-k", 1)
+    assert [(row["user"], row["item"], row["from_popularity"]) for row in rows] == [
+        ("9", "a", False),
+        ("7", "c", False),
+    ]

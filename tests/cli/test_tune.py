@@ -196,12 +196,13 @@ class TestTune:
         assert command == ["deql", "evaluate", str(folder / source), spec]
         assert answer(capsys, *command[1:])["models"][0]["means"]
 
-    @pytest.mark.parametrize("refit", ["train", "all"])
+    @pytest.mark.parametrize(("refit", "keep"), [("train", "--keep-data"), ("all", "--hash-users")])
     @pytest.mark.parametrize("source", ["events.csv", "events.split"])
-    def test_keeps_the_data_that_the_winner_was_fitted_on(self, capsys, folder, tmp_path, source, refit):
+    def test_keeps_the_data_that_the_winner_was_fitted_on(self, capsys, folder, tmp_path, source, refit, keep):
         out = tmp_path / "shop.deql"
-        shown(capsys, "tune", folder / source, "-o", out, *AXES, "--refit", refit, "--keep-data")
+        shown(capsys, "tune", folder / source, "-o", out, *AXES, "--refit", refit, keep)
         found = deql.load(out)
+        assert (found.user_salt_ is not None) == (keep == "--hash-users")
         assert found.data_.n_users == found.n_users_
         again = type(found)(**found.get_params()).fit(found.data_)
         np.testing.assert_allclose(found.weights(), again.weights(), atol=1e-5)

@@ -44,7 +44,8 @@ def check_model(model: Any, path: Path) -> None:
         model.with_rule(b=2.0).recommend(histories[:1], k=1)
     if model.data_ is not None:
         check_interactions(model.data_, None)
-        model.recommend(users=model.data_.users[:2].tolist(), k=2)
+        known = model.data_ if model.user_salt_ is not None else None  # whose ids are hashes, asked for as such
+        model.recommend(known, users=model.data_.users[:2].tolist(), k=2)
     W = _weights(load_file(path), model, n)
     if W is None or not np.isfinite(W).all() or np.abs(W).max() > LARGE:
         return  # n² numbers, which loading does not look at: no crash is all that is promised

@@ -42,6 +42,7 @@ def main() -> None:
     deql.EASE(l2=1.0).fit(titled).save(CORPUS / "model/titles.deql")
     kept = deql.Interactions(data.matrix * 2.5, data.users, data.items, np.arange(data.n_interactions, dtype=float))
     deql.EASE(l2=1.0).fit(kept, keep_data=True).save(CORPUS / "model/kept.deql")
+    deql.Popularity().fit(kept, keep_data="hashed").save(CORPUS / "model/hashed.deql")
     times = deql.Interactions(data.matrix, data.users, data.items, np.arange(data.n_interactions, dtype=float))
     deql.split_leave_last(times).save(CORPUS / "split/times.split")
     deql.split_strong(titled, test_users=0.3, validation_users=0.2).save(CORPUS / "split/titles.split")

@@ -119,7 +119,7 @@ def test_no_ridges_around_nothing(mean):
 
 def test_each_user_power_has_ridges_of_its_own():
     space = Space(dropout=(0.5,), user_power=(0.0, 1.0))
-    points = space.points(lambda power: 1000.0 if power == 0 else 0.01)
+    points = space.points(lambda power, half_life: 1000.0 if power == 0 else 0.01)
     assert [point.l2 for point in points] == [*ridges_around(1000.0), *ridges_around(0.01)]
 
 

@@ -24,7 +24,7 @@ GRID = {
 """90 points."""
 
 
-def grid_of(l2, dropout, user_power, mean_diagonal=lambda user_power: 10.0):
+def grid_of(l2, dropout, user_power, mean_diagonal=lambda user_power, half_life: 10.0):
     """A grid of so many values on each axis."""
     values = product([10.0 ** (step - 1) for step in range(l2)], range(dropout), range(user_power))
     points = [Point(ridge, drop / 10, power / 5) for ridge, drop, power in values]
@@ -115,7 +115,7 @@ def test_another_user_power_keeps_the_ratio_of_l2_to_the_mean_diagonal():
     assert Point(100.0, 0.5, 0.4) in grid.neighbours(Point(1000.0, 0.5, 0.0))
     assert Point(1.0, 0.5, 0.8) in grid.neighbours(Point(10.0, 0.5, 0.4))
     assert Point(0.0, 0.5, 0.4) in grid.neighbours(Point(0.0, 0.5, 0.8))
-    empty = PointGrid(points, lambda user_power: 0.0)
+    empty = PointGrid(points, lambda user_power, half_life: 0.0)
     assert Point(10.0, 0.5, 0.4) in empty.neighbours(Point(10.0, 0.5, 0.0))
     assert empty.start() in points
 
@@ -141,7 +141,7 @@ def test_it_is_what_tune_does(split):
     error = tuning.curve.errors["ndcg@20"][tuning.curve.b.index(tuning.best["b"])]
     assert tuning.best["ndcg@20"] >= whole.best["ndcg@20"] - error
     winner = Point.of(tuning.best)
-    grid = PointGrid(list(measured), lambda power: _mean_diagonal(split, power))
+    grid = PointGrid(list(measured), lambda power, half_life: _mean_diagonal(split, power))
     tried = best_by_point(tuning)
     assert any(
         set(grid.neighbours(point)) <= set(tried) and tried[point] >= tried[winner] - TIE * error for point in tried

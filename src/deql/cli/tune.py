@@ -63,6 +63,10 @@ class SpaceOptions:
     ] = None
     dropout: Annotated[str | None, typer.Option(help="The same for dropout.")] = None
     user_power: Annotated[str | None, typer.Option(help="The same for user_power.")] = None
+    half_life: Annotated[
+        str | None,
+        typer.Option(help="Ages at which an interaction counts half, for data with times: 30d,90d,none."),
+    ] = None
     b: Annotated[str | None, typer.Option(help="The same for b/a; many cost no more than one.")] = None
     xi: Annotated[str | None, typer.Option(help="Bounds of the diagonal to try beside b (rdlae).")] = None
     popularity_power: Annotated[str | None, typer.Option(help="The same for popularity_power.")] = None
@@ -186,7 +190,8 @@ def tune(
     if protocol == "weak" and validation == "last":  # in place of its share at random
         split_options = replace(split_options, validation=0.0)
     chosen = replace(split_options, seed=None).chosen(protocol)
-    found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=validation == "last")
+    timed = validation == "last" or space.half_life != (None,)
+    found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=timed)
     if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
         chosen["seed"] = split_options.seed
     split = data_source.as_split(found, protocol, chosen)
@@ -266,16 +271,20 @@ def _space(where: SpaceOptions) -> Space:
         if axis.startswith("prior_") and space.prior is None:
             raise ParameterError(f"{option} needs a prior: leave it out, or say --prior lowpass")
         try:
-            values = [float(part) for part in text.split(",")]
-        except ValueError:
-            raise ParameterError(
-                f"{option} must be numbers with commas between, such as 0.2,0.5, got {text!r}"
-            ) from None
-        try:
-            space = with_axes(space, {axis: values})
+            space = with_axes(space, {axis: _typed_values(axis, option, text)})
         except ParameterError as error:
             raise ParameterError(f"{option} {text}: {error}") from None
     return space
+
+
+def _typed_values(axis: str, option: str, text: str) -> list[Any]:
+    """What stands between commas: numbers, or half-lives, of which none is none."""
+    if axis == "half_life":
+        return [None if part.strip().lower() == "none" else part.strip() for part in text.split(",")]
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"{option} must be numbers with commas between, such as 0.2,0.5, got {text!r}") from None
 
 
 def _check(how: SearchOptions, metrics: list[str]) -> None:

@@ -20,7 +20,7 @@ __all__ = ["attach_data", "check_sums", "in_order_of"]
 _EQUAL = 1e-9
 """Sums of the same numbers in another order differ by less, relatively."""
 
-_LEAST_LIMIT = {"float32": 1e-3, "float64": 1e-7}
+_LEAST_LIMIT = {"float32": 1e-5, "float64": 1e-10}
 """Residuals below these are rounding, whatever the fit's own was."""
 
 

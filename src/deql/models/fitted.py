@@ -80,7 +80,7 @@ class FittedModel(Estimator, ABC):
 
     def _user_keys(self, ids: Iterable[UserId]) -> NDArray[Any]:
         """Ids of users as ``data_`` has them: hashed, if the model keeps hashes."""
-        listed = list(ids)
+        listed: list[Any] = list(ids)
         return id_array(listed) if self.user_salt_ is None else hash_users(listed, self.user_salt_)
 
     def save(self, path: str | os.PathLike[str]) -> None:

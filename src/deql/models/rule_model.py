@@ -28,8 +28,8 @@ _FROM_FIT = (
     "item_counts_",
     "n_users_",
     "weighted_",
-    "user_salt_",
     "until_",
+    "user_salt_",
     "_kept",
 )
 

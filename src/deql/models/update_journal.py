@@ -236,11 +236,10 @@ def replay(
         apply_entry(model, entry, prior)
         checksum = model.checksum()
         if checksum != entry.after:
-            other = (
-                "" if entry.version == __version__ else f", which deql {entry.version} wrote and this is {__version__}"
-            )
+            of = "" if entry.version == __version__ else f", of deql {entry.version},"
             raise JournalError(
-                f"line {line} of {path}{other}, gives another model here than it did then: nothing is saved"
+                f"line {line} of {path}{of} gives another model here, with deql {__version__}, than it did then: "
+                "nothing is saved"
             )
         if report is not None:
             report(done + 1, len(numbered))

@@ -7,7 +7,7 @@ from typing import Any
 from deql.data.changes import DataChange
 from deql.errors import ParameterError
 from deql.linalg.gram_change import GramChange
-from deql.models.updatable import Updatable
+from deql.models.updatable import Updatable, describe_updatable
 from deql.models.update_report import Changes, UpdatePlan
 
 __all__ = ["choose_method"]
@@ -31,7 +31,7 @@ def choose_method(
     n, rank = len(change.items), gram.rank + len(change.retired)
     refits = change.final is not None and model._can_refit(prior)
     if method == "refit" and not refits:
-        raise ParameterError(f"a refit needs the data: {model._updatable_words()}", parameter="method")
+        raise ParameterError(f"a refit needs the data: {describe_updatable(model)}", parameter="method")
     taken, reason = "low rank", f"P changes by {rank:,} of {n:,} columns."
     if method == "refit" or (method == "auto" and refits and rank > n // 3):
         taken, reason = "refit", f"P is computed anew: {rank:,} of {n:,} columns would change."

@@ -134,33 +134,6 @@ class UpdateVerbs(Updatable):
         parameters = self._to_config(self.fitted_params_)
         return certify(type(self).__name__, parameters, removed, report, before, self.checksum())
 
-    def attach_data(self, data: InteractionsLike, hash_users: bool = False) -> Self:
-        """Give the model the data that it was fitted on and did not keep, so that everything of them can be updated.
-
-        Parameters
-        ----------
-        data : Interactions, sparse matrix or frame
-            What the model was fitted on, cleaned in the same way; users and items may be in any order. Whether they
-            are its data is checked: how many users there are and have each item, what their weights sum to, and that
-            P is the inverse that belongs to them.
-        hash_users : bool, default False
-            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does.
-
-        Returns
-        -------
-        self
-
-        Examples
-        --------
-        >>> import deql
-        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
-        >>> model = deql.EASE(l2=1.0).fit(data)
-        >>> model.attach_data(data).update(forget_users=["c"]).plan.changes.forgotten_users
-        1
-        """
-        attach_data(self, data, hash_users)
-        return self
-
     def age(self, until: float | str | date) -> UpdateReport:
         """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
 
@@ -191,6 +164,33 @@ class UpdateVerbs(Updatable):
         """
         self._check_fitted()
         return age_model(self, moment(until, "until"))
+
+    def attach_data(self, data: InteractionsLike, hash_users: bool = False) -> Self:
+        """Give the model the data that it was fitted on and did not keep, so that everything of them can be updated.
+
+        Parameters
+        ----------
+        data : Interactions, sparse matrix or frame
+            What the model was fitted on, cleaned in the same way; users and items may be in any order. Whether they
+            are its data is checked: how many users there are and have each item, what their weights sum to, and that
+            P is the inverse that belongs to them.
+        hash_users : bool, default False
+            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> model = deql.EASE(l2=1.0).fit(data)
+        >>> model.attach_data(data).update(forget_users=["c"]).plan.changes.forgotten_users
+        1
+        """
+        attach_data(self, data, hash_users)
+        return self
 
     def _batch(
         self,

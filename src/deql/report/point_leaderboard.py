@@ -7,7 +7,7 @@ from typing import Any
 from deql._system import html
 from deql._system.tables import Cell, Grid, counted, value_cell
 from deql.metrics import lower_is_better
-from deql.tuning.space import PARAMETERS, Point
+from deql.tuning.space import PARAMETERS, Point, show_value
 from deql.tuning.summary import varying
 from deql.tuning.tuning_result import Tuning
 
@@ -49,7 +49,7 @@ def point_leaderboard(tuning: Tuning, rows: int = 12) -> tuple[Grid, dict[int, s
     models = counted(tuning.table.height, "model", "models")
     title = f"{which}{counted(len(points), 'point', 'points')} of {models}, each with its best rule"
     title += ", the first with the simpler one that is tied with it" * (tuning.tie is not None)
-    words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
+    words = [f"{name} {show_value(name, value)}" for name, value in shared.items() if value is not None]
     grid = Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *metrics, *columns], lines)
     return grid, {place: _others(tuning, group, metrics) for place, group in enumerate(groups) if len(group) > 1}
 
@@ -65,6 +65,6 @@ def _others(tuning: Tuning, group: list[Row], metrics: list[str]) -> str:
 def _line(tuning: Tuning, place: str, row: Row, columns: list[str], metrics: list[str]) -> tuple[list[str], list[Cell]]:
     table = tuning.table
     best = {metric: table[metric].min() if lower_is_better(metric) else table[metric].max() for metric in metrics}
-    cells = [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
+    cells = [Cell(show_value(name, row[name])) for name in columns]
     # Metrics first: a phone shows some columns only, and these are read first.
     return [place], [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics] + cells

@@ -88,8 +88,10 @@ def describe_space(space: Space) -> str:
     names = [name for name in PARAMETERS if name not in PRIOR_PARAMETERS or space.prior == "lowpass"]
     if space.prior not in (None, "lowpass"):
         names.append("prior_weight")
-    values = {name: getattr(space, name) for name in names}
+    values = {name: getattr(space, name) for name in names if name != "half_life"}
     words = [f"{name} {', '.join(f'{value:g}' for value in tried)}" for name, tried in values.items() if tried]
+    if space.half_life != (None,):
+        words.append(f"half_life {', '.join('none' if value is None else str(value) for value in space.half_life)}")
     if space.prior is not None:
         rank = ", its rank by the number of items" if space.prior == "lowpass" and space.prior_rank is None else ""
         words.append(f"prior {space.prior}{rank}")
@@ -120,7 +122,7 @@ def _sensitivity(tuning: Tuning, metric: str) -> Figure:
 
 def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     """The best value at each point over l2, a line for each dropout: the lines' names, and the figures."""
-    best, looks = best_by_point(tuning), _screened_by_point(tuning)
+    best, looks = (_beside_winner(tuning, points) for points in (best_by_point(tuning), _screened_by_point(tuning)))
     dropouts = sorted(_drawn_dropouts(tuning, best, looks))
     if len({point[:2] for point in best}) < 2:
         return [], []
@@ -132,6 +134,8 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
     more = ""
     if shown != powers:
         more += f" It is the winner's; {len(powers) - 1} others are not drawn."
+    if len(tuning.space.half_life) > 1:
+        more += " With the winner's half_life; others are not drawn."
     for power in sorted({point.user_power for point in looks} - set(powers)):
         more += _unmeasured(tuning, power)
     figures[-1] = Figure(figures[-1].svg, figures[-1].caption + more)
@@ -140,6 +144,12 @@ def _interaction(tuning: Tuning) -> tuple[list[str], list[Figure]]:
         figures.append(_screened_points(tuning, looks, dropouts))
     several = _several_ridges([*best, *looks])
     return [f"dropout {dropout:g}" for dropout in dropouts] if several else [], figures
+
+
+def _beside_winner(tuning: Tuning, points: Mapping[Point, float]) -> dict[Point, float]:
+    """The points with the winner's half-life."""
+    half_life = Point.of(tuning.best).half_life
+    return {point: value for point, value in points.items() if point.half_life == half_life}
 
 
 def _form_lines(best: Mapping[Point, float]) -> bool:
@@ -263,7 +273,7 @@ def _unmeasured(tuning: Tuning, user_power: float | None = None) -> str:
     """How many points were screened only."""
     measured = best_by_point(tuning)
     left = [
-        point for point in _screened_by_point(tuning)
+        point for point in _beside_winner(tuning, _screened_by_point(tuning))
         if point not in measured and user_power in (None, point.user_power)
     ]  # fmt: skip
     where = "" if user_power is None else f" with user_power {user_power:g}"

@@ -30,7 +30,7 @@ def measure_baselines(store: TrialStore, space: Space) -> None:
     best = store.best_so_far()
     if best is None:
         return
-    own, mean = store.full.mean_diagonal(best.user_power), store.full.mean_diagonal(0.0)
+    own, mean = store.full.mean_diagonal(best.user_power, best.half_life), store.full.mean_diagonal(0.0)
     held_back = (best.l2 / own if own > 0 else 1.0) + best.dropout / (1 - best.dropout)
     grid = PointGrid([Point(l2, 0.0, 0.0) for l2 in space.ridges(mean)], store.full.mean_diagonal)
     start = Point(grid.nearest_ridge(0.0, held_back / 2 * mean), 0.0, 0.0)
@@ -51,7 +51,7 @@ def baseline_rows(store: TrialStore) -> dict[str, dict[str, Any]]:
             point, trial = min(mine, key=lambda one: (-store.worth(one[1]), one[0]))
             values = {metric: several[0] for metric, several in trial.values.items()}
             without = WITHOUT_PRIOR | ({} if store.prior is None else {"prior_weight": 0.0})
-            found[name] = point._asdict() | {"b": None, "xi": None} | PLAIN | without | values
+            found[name] = point.row() | {"b": None, "xi": None} | PLAIN | without | values
     return found
 
 

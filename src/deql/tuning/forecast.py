@@ -127,7 +127,8 @@ def _expected_baselines(
 ) -> int:
     """How many inverses the baselines take: none where the search comes by all of them, or has no room for them."""
     all_there = search == "grid" and store.small is None and not store.budget.limited
-    if all_there and PLAIN in store.rules and 0.0 in space.dropout and 0.0 in space.user_power:
+    plain_points = 0.0 in space.dropout and 0.0 in space.user_power and None in space.half_life
+    if all_there and PLAIN in store.rules and plain_points:
         return 0
     ridges = len(space.ridges(store.full.mean_diagonal(0.0)))
     room, whole = float(min(_EASE_TRIALS, ridges) + _EDLAE_TRIALS - len(store.baselines)), store.whole_budget

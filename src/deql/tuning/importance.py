@@ -95,7 +95,7 @@ def effect_panel(tuning: Tuning, effect: Effect, shown: list[Effect]) -> tuple[P
     drawn = plots.effect.panel(
         Labels(f"effect-{name.replace('_', '-')}", title, name, metric),
         dict(zip(effect.values, effect.best, strict=True)), star, (min(every), max(every)), lines,
-        log=name == "l2", line=not effect.is_between_values,
+        log=name in ("l2", "half_life"), line=not effect.is_between_values,
     )  # fmt: skip
     models = counted(tuning.table.height, "model", "models")
     told = f"{title}: the best of {models} at each {name}, whatever the others were."

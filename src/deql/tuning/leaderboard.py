@@ -45,7 +45,7 @@ def screened_rows(store: TrialStore) -> list[Row]:
 
 def _row(trial: Trial, rule: RuleParameters, place: int, without: Row) -> Row:
     values = {metric: values[place] for metric, values in trial.values.items()}
-    return trial.point._asdict() | {"b": None, "xi": None} | rule | without | values
+    return trial.point.row() | {"b": None, "xi": None} | rule | without | values
 
 
 def variant_of(row: Row) -> Variant | None:

@@ -36,9 +36,10 @@ class PriorFactors:
 
     def __init__(self, prior: PriorLike, data: Interactions, rank: int | None) -> None:
         self._prior = prior
-        self._data = data
+        self._data = self._learned = data
         self._rank = rank
         self._basis: LowPassBasis | None = None
+        self._half_life: float | None = None
         self._given = prior.weights(data) if isinstance(prior, Prior) else None
         self._fitted: FittedPrior | None = None
         self._precision: Any = None
@@ -68,6 +69,7 @@ class PriorFactors:
         if self._precision is not fitted.precision_:
             self.release()
             self._precision = fitted.precision_
+            self._fade(fitted)
         if self._given is not None:
             self._fitted = self._fitted or FittedPrior.of(self._given, fitted.precision_, fitted.on_device_)
             return self._fitted
@@ -85,9 +87,19 @@ class PriorFactors:
         image = weights.scale * prior_diagonal(left, right) + weights.diagonal * fitted.precision_.diagonal()
         return FittedPrior(left, right, weights.scale, weights.diagonal, own, image)
 
+    def _fade(self, fitted: DEQL) -> None:
+        """Go on with the interactions as they count with the half-life of a model."""
+        if self._half_life == fitted._half_life:
+            return
+        self._half_life, self._basis = fitted._half_life, None
+        self._learned = fitted._as_learned(self._data)
+        self._rights.clear()
+        if isinstance(self._prior, Prior):
+            self._given = self._prior.weights(self._learned)
+
     def _low_pass(self, variant: Variant, power_out: float | None) -> PriorWeights:
         if self._basis is None:
-            self._basis = LowPassBasis.of(self._data, self._rank)
+            self._basis = LowPassBasis.of(self._learned, self._rank)
         assert variant.power_in is not None
         assert power_out is not None
         return self._basis.weights(variant.rank, variant.power_in, power_out)

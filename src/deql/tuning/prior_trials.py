@@ -146,7 +146,7 @@ class PriorTrials:
         for key, trial in self.trials.items():
             rules = self.space.prior_rules(dict(key.fixed))
             for place, rule in enumerate(rules if trial.failure is None else []):
-                row = key.point._asdict() | {"b": None, "xi": None} | rule
+                row = key.point.row() | {"b": None, "xi": None} | rule
                 parameters = row | {"prior_rank": key.variant.rank, "prior_power_in": key.variant.power_in}
                 parameters.setdefault("prior_power_out", None)
                 values = {metric: several[place] for metric, several in trial.values.items()}
@@ -155,7 +155,7 @@ class PriorTrials:
 
     def _line(self, key: PriorKey, trial: Trial, rules: list[RuleParameters]) -> str:
         named = {name: value for name, value in _plain(key.variant).items() if value is not None}
-        where = f"with a prior: {format_parameters(key.point._asdict() | named)}"
+        where = f"with a prior: {format_parameters(key.point.named() | named)}"
         if trial.failure is not None:
             return f"{where}: no model, {trial.failure}"
         metric, place = self.store.metrics[0], self.store.best_rule(trial)

@@ -100,7 +100,7 @@ def search_grid(store: TrialStore, points: Sequence[Point]) -> None:
     store.left_out = len(chosen)
     chosen = chosen[: store.affordable]
     store.planned = len(chosen)
-    for point in chosen if store.budget.seconds is not None else by_user_power(chosen):
+    for point in chosen if store.budget.seconds is not None else by_gram(chosen):
         if store.may_measure(point):
             store.measure(point)
             store.left_out -= 1
@@ -166,7 +166,7 @@ def need_optuna() -> Any:
     return optuna
 
 
-def _suggest(trial: optuna.Trial, space: Space, mean_diagonal: Callable[[float], float]) -> Point:
+def _suggest(trial: optuna.Trial, space: Space, mean_diagonal: Callable[[float, float], float]) -> Point:
     """A point in round numbers, so that people can type it."""
 
     def between(name: str, values: Sequence[float], form: str, log: bool = False) -> float:
@@ -177,10 +177,14 @@ def _suggest(trial: optuna.Trial, space: Space, mean_diagonal: Callable[[float],
 
     user_power = between("user_power", space.user_power, ".1f")
     dropout = between("dropout", space.dropout, ".2f")
-    # Around the mean diagonal the series moves with user_power, and Optuna wants one range: that around 1.
+    lengths = space.lengths
+    half_life = lengths[0] if len(lengths) == 1 else float(trial.suggest_categorical("half_life", lengths))
+    # Around the mean diagonal the series moves with both, and Optuna wants one range: that around 1.
     ridges = [l2 for l2 in space.l2 or ridges_around(1.0) if l2 > 0] or [0.0]
     l2 = between("l2", ridges, ".3g", log=True)
-    return Point(l2 if space.l2 else float(f"{l2 * mean_diagonal(user_power):.3g}"), dropout, user_power)
+    if not space.l2:
+        l2 = float(f"{l2 * mean_diagonal(user_power, half_life):.3g}")
+    return Point(l2, dropout, user_power, half_life)
 
 
 def kept_after_screening(points: Sequence[Point], worth: Sequence[float], of: int) -> list[Point]:
@@ -212,9 +216,9 @@ def spread_order(count: int) -> list[int]:
     return sorted(range(count), key=lambda place: place * _GOLDEN % 1)
 
 
-def by_user_power(points: Sequence[Point]) -> list[Point]:
-    """The points, those of one user_power together: they share a Gram matrix."""
-    first: dict[float, int] = {}
+def by_gram(points: Sequence[Point]) -> list[Point]:
+    """The points, those of one user_power and half-life together: they share a Gram matrix."""
+    first: dict[tuple[float, ...], int] = {}
     for place, point in enumerate(points):
-        first.setdefault(point.user_power, place)
-    return sorted(points, key=lambda point: first[point.user_power])
+        first.setdefault(point[2:], place)
+    return sorted(points, key=lambda point: first[point[2:]])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from deql._system.describe import short_repr
+from deql.data.recency import parse_half_life, written_half_life
 from deql.errors import ParameterError
 from deql.models import DEQL, RDLAE
 from deql.priors.prior import Prior
@@ -25,7 +26,7 @@ from deql.tuning.prior_space import (
 
 __all__ = [
     "NAMED", "PARAMETERS", "PLAIN", "WITHOUT_PRIOR", "Point", "RuleParameters", "Space", "SpaceLike", "as_space",
-    "format_parameters", "ridges_around", "with_axes",
+    "format_parameters", "ridges_around", "show_value", "with_axes",
 ]  # fmt: skip
 
 RuleParameters = dict[str, float]
@@ -44,11 +45,28 @@ class Point(NamedTuple):
     l2: float
     dropout: float
     user_power: float
+    half_life: float = math.inf
+    """In the unit of the times; infinite where nothing fades."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Point:
-        """The point of a row of the leaderboard, or of a line of the journal."""
-        return cls(*(float(row[name]) for name in cls._fields))
+        """The point of a row of the leaderboard, or of a line of the journal, which have no half-life if it is none."""
+        half_life = row.get("half_life")
+        numbers = (float(row[name]) for name in cls._fields[:-1])
+        return cls(*numbers, math.inf if half_life is None else float(half_life))
+
+    @property
+    def fades(self) -> bool:
+        """Whether there is a half-life."""
+        return self.half_life < math.inf
+
+    def row(self) -> dict[str, Any]:
+        """What a row of the leaderboard says of it."""
+        return self._asdict() | ({} if self.fades else {"half_life": None})
+
+    def named(self) -> dict[str, float]:
+        """Its parameters by name, with a half-life only if it has one."""
+        return {name: value for name, value in self._asdict().items() if name != "half_life" or self.fades}
 
 
 PARAMETERS = (*Point._fields, "b", "xi", "popularity_power", *PRIOR_PARAMETERS)
@@ -63,24 +81,41 @@ def format_parameters(values: Mapping[str, float]) -> str:
 
     Examples
     --------
-    >>> format_parameters(Point(10.0, 0.5, 0.0)._asdict())
+    >>> format_parameters(Point(10.0, 0.5, 0.0).named())
     'l2=10 dropout=0.5 user_power=0'
     """
-    return " ".join(f"{name}={value:g}" for name, value in values.items())
+    return " ".join(f"{name}={show_value(name, value)}" for name, value in values.items())
+
+
+def show_value(name: str, value: float | None) -> str:
+    """The value of a parameter as people read it.
+
+    Examples
+    --------
+    >>> show_value("l2", 30.0), show_value("half_life", 86400.0), show_value("b", None)
+    ('30', '1d', '–')
+    """
+    if value is None:
+        return "–"
+    shown = written_half_life(value) if name == "half_life" else value
+    return shown if isinstance(shown, str) else f"{shown:g}"
 
 
 @dataclass(frozen=True)
 class Space:
     """The values of each hyper-parameter.
 
-    Every combination of the first three is an inverse; every combination of the others is scored on each of them.
+    Every combination of l2, dropout, user_power and half_life is an inverse; every combination of the others is scored
+    on each of them.
 
     Parameters
     ----------
     l2 : tuple of float or None
         None takes values around the mean diagonal of the Gram matrix (see :func:`ridges_around`), for each
-        user_power its own, because weights of users and of interactions move what l2 is measured against.
+        user_power and half_life its own, because weights of users and of interactions move what l2 is measured against.
     dropout, user_power : tuple of float
+    half_life : tuple of float, str or None
+        None stands for interactions that do not fade; others need times.
     b : tuple of float
         Ratios b/a. With 0 the zero diagonal is among them: at the same l2 both are EDLAE.
     xi : tuple of float
@@ -99,8 +134,8 @@ class Space:
     Examples
     --------
     >>> space = Space(l2=(10.0, 100.0), dropout=(0.3,), b=(0.0, 1.0), xi=(0.1,), popularity_power=(0.0, 0.2))
-    >>> len(space.rules()), space.points(lambda user_power: 1.0)
-    (6, [Point(l2=10.0, dropout=0.3, user_power=0.0), Point(l2=100.0, dropout=0.3, user_power=0.0)])
+    >>> len(space.rules()), [point.l2 for point in space.points(lambda user_power, half_life: 1.0)]
+    (6, [10.0, 100.0])
     """
 
     l2: tuple[float, ...] | None = None
@@ -114,12 +149,14 @@ class Space:
     prior_power_in: tuple[float, ...] = (0.0, 0.2, 0.4)
     prior_power_out: tuple[float, ...] = (0.4, 0.6, 0.8)
     prior_weight: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
+    half_life: tuple[float | str | None, ...] = (None,)
 
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", as_prior_axis(self.prior))
-        axes = [field.name for field in fields(self) if field.name != "prior"]
+        object.__setattr__(self, "half_life", _half_lives(self.half_life))
+        axes = [field.name for field in fields(self) if field.name not in ("prior", "half_life")]
         for name in axes:
             object.__setattr__(self, name, _values(name, getattr(self, name)))
         if not self.b and not self.xi:
@@ -142,18 +179,23 @@ class Space:
         if not weights:
             object.__setattr__(self, "prior", None)
 
-    def points(self, mean_diagonal: Callable[[float], float]) -> list[Point]:
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """The half-lives in the unit of the times; infinite where nothing fades."""
+        return tuple(math.inf if one is None else parse_half_life(one) for one in self.half_life)
+
+    def points(self, mean_diagonal: Callable[[float, float], float]) -> list[Point]:
         """All combinations that need an inverse of their own, user_power by user_power.
 
         Parameters
         ----------
         mean_diagonal : callable
-            Mean diagonal of the Gram matrix for a user_power.
+            Mean diagonal of the Gram matrix for a user_power and a half-life.
         """
         return [
-            Point(l2, dropout, user_power)
-            for user_power in self.user_power
-            for l2, dropout in product(self.ridges(mean_diagonal(user_power)), self.dropout)
+            Point(l2, dropout, user_power, half_life)
+            for half_life, user_power in product(self.lengths, self.user_power)
+            for l2, dropout in product(self.ridges(mean_diagonal(user_power, half_life)), self.dropout)
         ]
 
     def rules(self) -> list[RuleParameters]:
@@ -188,8 +230,10 @@ class Space:
         return self.l2 or ridges_around(mean_diagonal)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by name; nothing of a prior where there is none."""
+        """Plain values by name; nothing of a prior or of half-lives where there are none."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.half_life == (None,):
+            del plain["half_life"]
         if isinstance(self.prior, Prior):
             return {name: value for name, value in plain.items() if name not in PRIOR_PARAMETERS[:-1]} | {
                 "prior": self.prior.config
@@ -217,8 +261,8 @@ def ridges_around(mean_diagonal: float) -> tuple[float, ...]:
     return tuple(float(f"{(1, 3)[step % 2]}e{step // 2}") for step in steps)
 
 
-Values: TypeAlias = float | Iterable[float] | None
-"""Of one hyper-parameter: a single one, several, or None for those that go with the data."""
+Values: TypeAlias = float | str | Iterable[float | str | None] | None
+"""Of one hyper-parameter: a single one, several, or None for those that go with the data; half-lives may be text."""
 
 SpaceLike: TypeAlias = str | Space | Mapping[str, Values | PriorLike]
 """A space, its name, or values by hyper-parameter in place of those of the default space."""
@@ -276,6 +320,16 @@ def _values(name: str, values: Any) -> tuple[float, ...] | None:
         except OverflowError:
             raise ParameterError(f"{name} has a number that is too large", parameter=name) from None
     return tuple(dict.fromkeys(numbers))
+
+
+def _half_lives(values: Any) -> tuple[float | str | None, ...]:
+    """Half-lives as they are typed, each once; None for none."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    several = values if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [values]
+    lengths = dict.fromkeys(None if value is None else parse_half_life(value) for value in several)
+    if not lengths:
+        raise ParameterError("the space needs at least one value of half_life", parameter="half_life")
+    return tuple(None if length is None else written_half_life(length) for length in lengths)
 
 
 DEFAULT = Space(user_power=(0.0, 0.4, 0.8), popularity_power=(0.0, 0.1, 0.2, 0.3), prior="lowpass")

@@ -11,7 +11,7 @@ from deql.evaluation.model_groups import describe
 from deql.evaluation.significance import is_tied
 from deql.metrics import lower_is_better
 from deql.tuning.prior_space import PRIOR_PARAMETERS
-from deql.tuning.space import PARAMETERS, Point, ridges_around
+from deql.tuning.space import PARAMETERS, Point, ridges_around, show_value
 
 if TYPE_CHECKING:
     from deql.tuning.tuning_result import Tuning
@@ -238,7 +238,7 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     columns, shared = varying([*shown, *baselines] if len(shown) > 1 else shown)
 
     def line(place: str, row: dict[str, Any]) -> tuple[list[str], list[Cell]]:
-        cells = [Cell("–" if row[name] is None else f"{row[name]:g}") for name in columns]
+        cells = [Cell(show_value(name, row[name])) for name in columns]
         return [place], cells + [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics]
 
     lines = [line(str(every.index(row) + 1), row) for row in shown]
@@ -247,10 +247,10 @@ def leaderboard_grid(tuning: Tuning, rows: int = 10) -> Grid:
     title = f"{of}{counted(table.height, 'model', 'models')} on {counted(tuning.inverses, 'inverse', 'inverses')}"
     if tuning.baseline_inverses:
         title += f", {tuning.baseline_inverses} more to compare with"
-    words = [f"{name} {value:g}" for name, value in shared.items() if value is not None]
+    words = [f"{name} {show_value(name, value)}" for name, value in shared.items() if value is not None]
     words += [
         f"no {name}" for name, value in shared.items()
-        if value is None and name not in PRIOR_PARAMETERS and getattr(tuning.space, name)
+        if value is None and name not in PRIOR_PARAMETERS and getattr(tuning.space, name) not in ((), (None,))
     ]  # fmt: skip
     return Grid(title + (f"; these have {', '.join(words)}" if words else ""), ["#", *columns, *metrics], lines)
 
@@ -290,19 +290,22 @@ def edges(tuning: Tuning) -> list[str]:
     found = []
     for name in PARAMETERS:
         best, values = tuning.best[name], _tried(tuning, name)
+        if name == "half_life":
+            best = Point.of(tuning.best).half_life
         # Where nothing is dropped, every b above 0 gives the same model.
         if best is None or len(values) < 2 or (name == "b" and tuning.best["dropout"] == 0):
             continue
         side = _side(best, values, log=name == "l2")
         if side == 0 or _is_limit(name, best, side):
             continue
-        axis = tuning.ridges if name == "l2" else getattr(tuning.space, name) or values
+        axes = {"l2": tuning.ridges, "half_life": tuning.space.lengths}
+        axis = axes[name] if name in axes else getattr(tuning.space, name) or values
         if best in values and best != (max(axis) if side > 0 else min(axis)):  # a budget ended before the next one
             continue
         which, way = ("largest", "upwards") if side > 0 else ("smallest", "downwards")
         where = f"is the {which} tried" if best in values else f"is next to the {which} of the space"
         such_as = f", such as {(1 + best) / 2:.3g}; it stays below 1" if name == "dropout" and side > 0 else ""
-        found.append(f"The best {name} ({best:g}) {where}: widen {name} {way}{such_as}.")
+        found.append(f"The best {name} ({show_value(name, best)}) {where}: widen {name} {way}{such_as}.")
     return found
 
 
@@ -326,23 +329,25 @@ def is_between_values(tuning: Tuning) -> bool:
     space, ridges = tuning.space, tuning.ridges
     return any(
         point.dropout not in space.dropout or point.user_power not in space.user_power
-        or (point.user_power == tuning.best["user_power"] and point.l2 not in ridges)
+        or (point[2:] == Point.of(tuning.best)[2:] and point.l2 not in ridges)
         for point in best_by_point(tuning)
     )  # fmt: skip
 
 
 def _tried(tuning: Tuning, name: str) -> list[float]:
-    """The values of a parameter that were tried; of an l2 that follows the data, with the winner's user_power."""
+    """The values of a parameter that were tried; of an l2 that follows the data, beside the winner."""
     values = getattr(tuning.space, name)
     if name in PRIOR_PARAMETERS:
         return sorted({row[name] for row in tuning.table.to_dicts()} - {None})
     if name not in Point._fields:
         return list(values)
+    if name == "half_life":
+        return sorted(tuning.space.lengths)
     if is_between_values(tuning):
         around = [ridge * float(tuning.model.gram_diagonal_.mean()) for ridge in ridges_around(1.0)]
         return list(around if values is None else values)
     rows = [*tuning.table.to_dicts(), *tuning.looks.to_dicts()]
-    mine = [row for row in rows if values is not None or row["user_power"] == tuning.best["user_power"]]
+    mine = [row for row in rows if values is not None or Point.of(row)[2:] == Point.of(tuning.best)[2:]]
     return sorted({row[name] for row in mine})
 
 

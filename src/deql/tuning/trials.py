@@ -31,8 +31,8 @@ __all__ = ["COMPARED", "TrialStore"]
 COMPARED: dict[str, Callable[[Point, RuleParameters], bool]] = {
     "no prior": lambda point, rule: True,
     "b = 0": lambda point, rule: rule.get("b") == 0,
-    "EASE": lambda point, rule: rule == PLAIN and point.user_power == 0 and point.dropout == 0,
-    "EDLAE": lambda point, rule: rule == PLAIN and point.user_power == 0,
+    "EASE": lambda point, rule: rule == PLAIN and point.user_power == 0 and point.dropout == 0 and not point.fades,
+    "EDLAE": lambda point, rule: rule == PLAIN and point.user_power == 0 and not point.fades,
 }
 """What the winner is compared with on the same users: the best model of each kind."""
 
@@ -220,7 +220,7 @@ class TrialStore:
             self._keep(trial, [PLAIN], found, ("EASE", "EDLAE"))
             if self.tell is not None:
                 words = trial.failure or f"{self.metrics[0]} {trial.values[self.metrics[0]][0]:.4f}"
-                self.tell(f"{name} to compare with: {format_parameters(point._asdict())}: {words}")
+                self.tell(f"{name} to compare with: {format_parameters(point.named())}: {words}")
         return self.worth(trial)
 
     def best_so_far(self) -> Point | None:
@@ -302,7 +302,7 @@ class TrialStore:
         """Add a trial to the journal, with what else tells it from others."""
         outcome = {"error": trial.error} if trial.failure is None else {"failure": trial.failure}
         self.journal.append({
-            "step": step, **trial.point._asdict(), **(more or {}), "values": trial.values, "seconds": trial.seconds,
+            "step": step, **trial.point.named(), **(more or {}), "values": trial.values, "seconds": trial.seconds,
             **outcome,
         })  # fmt: skip
 
@@ -310,7 +310,7 @@ class TrialStore:
         """A trial in words, and how far the search is."""
         done, name = len(self.trials), self.metrics[0]
         place = f"{done} of {'about ' * self.guessed}{max(self.planned, done)}" if self.planned else str(done)
-        where = format_parameters(trial.point._asdict())
+        where = format_parameters(trial.point.named())
         if trial.failure is not None:
             return f"{place}: {where}: no model, {trial.failure}"
         rule = self.best_rule(trial)

@@ -13,8 +13,10 @@ import numpy as np
 
 from deql._system.checks import check_whole
 from deql.data.interactions import InteractionsLike
+from deql.data.recency import latest_time
 from deql.errors import DataError, JournalError, ParameterError
 from deql.evaluation.model_groups import LogCallback
+from deql.io.container import digest
 from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL
@@ -266,10 +268,14 @@ def _prepare(
         limit = limit if limit.limited else Budget(inverses=_OPTUNA_INVERSES)
     if not isinstance(prune, bool):
         raise ParameterError(f"prune must be True or False, got {prune!r}", parameter="prune")
-    final = refit_data(data, refit)
-    held = hold_out_validation(data, seed, validation)
+    fades = chosen.half_life != (None,)
+    final = refit_data(data, refit, time=fades)
+    held = hold_out_validation(data, seed, validation, time=fades)
     if final is not None:
         held = replace(held, final=final)
+    if fades:
+        for part in (held.train, held.final):
+            latest_time(part)  # which says what is wrong with their times
     full = Trainer(held, dtype, progress)
     points = chosen.points(full.mean_diagonal)
     if chosen.prior is not None:
@@ -285,6 +291,9 @@ def _prepare(
         "metric": list(metric) if not isinstance(metric, str) and len(metric) > 1 else metrics[0],
         "prune": prune, "seed": seed, "dtype": dtype,
     }  # fmt: skip
+    if fades:
+        assert held.train.times is not None
+        identity["times"] = digest({}, {"train": held.train.times})
     variants = factors = None
     if chosen.prior is not None:
         variants = chosen.variants(held.train.n_items, min(held.train.shape))

@@ -67,7 +67,9 @@ def matrix_arrays(**parts: Interactions) -> dict[str, NDArray[Any]]:
     }
 
 
-def hold_out_validation(data: SplitOrInteractions, seed: int, validation: str = "auto") -> TuningData:
+def hold_out_validation(
+    data: SplitOrInteractions, seed: int, validation: str = "auto", time: bool = False
+) -> TuningData:
     """Decide what a search learns from and what it validates on.
 
     Parameters
@@ -79,6 +81,8 @@ def hold_out_validation(data: SplitOrInteractions, seed: int, validation: str = 
         For what is held out here.
     validation : {"auto", "last", "random"}, default "auto"
         Which items are held out, as :func:`deql.tune` takes it.
+    time : bool, default False
+        Find a frame's column of times, too.
 
     Examples
     --------
@@ -94,7 +98,7 @@ def hold_out_validation(data: SplitOrInteractions, seed: int, validation: str = 
     if validation == "last":
         return _hold_out_last(data)
     if not isinstance(data, Split):
-        table = as_interactions(data)
+        table = as_interactions(data, time=time)
         train, held = hold_out_users(table, seed)
         return TuningData(train, held, table, f"{held.seen.n_users:,} users were held out to choose on")
     if data.validation is None:
@@ -144,13 +148,13 @@ def _last_tenth(table: Interactions, why: str) -> TuningData:
     return TuningData(inner.train, inner.test, table, how)
 
 
-def refit_data(data: SplitOrInteractions, refit: str | InteractionsLike) -> Interactions | None:
+def refit_data(data: SplitOrInteractions, refit: str | InteractionsLike, time: bool = False) -> Interactions | None:
     """What the winner is to be fitted on in the end; None for what the search may learn from."""
     if isinstance(refit, str):
         if refit not in ("train", "all"):
             raise ParameterError(f"refit must be 'train', 'all' or interactions, got {refit!r}", parameter="refit")
         return all_interactions(data) if refit == "all" and isinstance(data, Split) else None
-    return as_interactions(refit)
+    return as_interactions(refit, time=time)
 
 
 def all_interactions(split: Split) -> Interactions:
@@ -165,8 +169,11 @@ def all_interactions(split: Split) -> Interactions:
     """
     held = [part for part in (split.validation, split.test) if part is not None]
     parts = [split.train, *(one for part in held for one in (part.seen, part.held_out))]
+    timed = all(part.times is not None for part in parts)
     # Published splits show in a part what is in another, which counts once.
-    return join(*(replace(part, times=None, order=None) for part in parts), weights="max")
+    return join(
+        *(replace(part, times=part.times if timed else None, order=None) for part in parts), weights="max"
+    )  # fmt: skip
 
 
 def sample_items(data: TuningData, share: float, users: int, seed: int) -> TuningData:

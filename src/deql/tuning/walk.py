@@ -71,55 +71,60 @@ def walk(
 
 @dataclass(frozen=True)
 class PointGrid:
-    """The points of a space as a grid, with neighbours along its three axes.
+    """The points of a space as a grid, with neighbours along its axes.
 
     Parameters
     ----------
     points : sequence of Point
-        All combinations, with values of l2 for each user_power.
+        All combinations, with values of l2 for each user_power and half-life.
     mean_diagonal : callable
-        Mean diagonal of the Gram matrix for a user_power: what l2 is measured against, so that a step to another
-        user_power keeps the ratio of the two as well as the values of l2 allow.
+        Mean diagonal of the Gram matrix for a user_power and a half-life: what l2 is measured against, so that a step
+        to others keeps the ratio of the two as well as the values of l2 allow.
 
     Examples
     --------
     >>> points = [Point(l2, p, 0.0) for l2 in (1.0, 10.0, 100.0) for p in (0.2, 0.5, 0.8)]
-    >>> grid = PointGrid(points, lambda user_power: 12.0)
+    >>> grid = PointGrid(points, lambda user_power, half_life: 12.0)
     >>> grid.start()
-    Point(l2=10.0, dropout=0.5, user_power=0.0)
+    Point(l2=10.0, dropout=0.5, user_power=0.0, half_life=inf)
     >>> [tuple(point)[:2] for point in grid.neighbours(Point(1.0, 0.5, 0.0))]
     [(10.0, 0.5), (1.0, 0.8), (1.0, 0.2)]
     """
 
     points: Sequence[Point]
-    mean_diagonal: Callable[[float], float]
+    mean_diagonal: Callable[[float, float], float]
 
     def start(self) -> Point:
-        """The point nearest to where walks on other data ended."""
+        """The point nearest to where walks on other data ended, with the longest half-life."""
         powers = sorted({point.user_power for point in self.points})
         power = min(powers, key=lambda one: abs(one - _START_USER_POWER))
         dropouts = sorted({point.dropout for point in self.points})
         dropout = min(dropouts, key=lambda one: abs(one - _START_DROPOUT))
-        return Point(self.nearest_ridge(power, self.mean_diagonal(power)), dropout, power)
+        half_life = max(point.half_life for point in self.points)
+        aim = self.mean_diagonal(power, half_life)
+        return Point(self.nearest_ridge(power, aim, half_life), dropout, power, half_life)
 
     def neighbours(self, point: Point) -> list[Point]:
         """The next points along each axis, larger values first."""
-        found = [point._replace(l2=l2) for l2 in _beside(self._ridges(point.user_power), point.l2)]
+        found = [point._replace(l2=l2) for l2 in _beside(self._ridges(*point[2:]), point.l2)]
         dropouts = sorted({one.dropout for one in self.points})
         found += [point._replace(dropout=dropout) for dropout in _beside(dropouts, point.dropout)]
-        powers = sorted({one.user_power for one in self.points})
-        here = self.mean_diagonal(point.user_power)
-        for power in _beside(powers, point.user_power):
-            scale = self.mean_diagonal(power) / here if here > 0 else 1.0
-            found.append(Point(self.nearest_ridge(power, point.l2 * scale), point.dropout, power))
+        here = self.mean_diagonal(point.user_power, point.half_life)
+        for axis in ("user_power", "half_life"):
+            values = sorted({getattr(one, axis) for one in self.points})
+            for value in _beside(values, getattr(point, axis)):
+                other = point._replace(**{axis: value})
+                mean = self.mean_diagonal(other.user_power, other.half_life)
+                aim = point.l2 * (mean / here if here > 0 else 1.0)
+                found.append(other._replace(l2=self.nearest_ridge(other.user_power, aim, other.half_life)))
         return found
 
-    def _ridges(self, user_power: float) -> list[float]:
-        return sorted({point.l2 for point in self.points if point.user_power == user_power})
+    def _ridges(self, user_power: float, half_life: float) -> list[float]:
+        return sorted({point.l2 for point in self.points if point[2:] == (user_power, half_life)})
 
-    def nearest_ridge(self, user_power: float, aim: float) -> float:
+    def nearest_ridge(self, user_power: float, aim: float, half_life: float = math.inf) -> float:
         """The l2 whose ratio to ``aim`` is nearest to 1; where there is none to compare with, the smallest."""
-        ridges = self._ridges(user_power)
+        ridges = self._ridges(user_power, half_life)
         positive = [l2 for l2 in ridges if l2 > 0]
         if not 0 < aim < math.inf or not positive:
             return ridges[0]

@@ -63,7 +63,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     if rows and floor is not None and not is_above_floor(best_row(rows, with_prior=False)):
         rows = sorted([floor, *rows], key=lambda row: -sign * float(row[store.metrics[0]]))
     failures = [
-        f"{format_parameters(trial.point._asdict())} ({trial.failure})"
+        f"{format_parameters(trial.point.named())} ({trial.failure})"
         for known in (store.trials, store.screened) for trial in known.values() if trial.failure is not None
     ]  # fmt: skip
     if not rows:
@@ -81,7 +81,7 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     prior = _prior_comparison(end)
     leader = _leader(rows, prior)
     tie = Tie(leader, *(_numbers(end["tie"][name]) for name in ("difference", "error"))) if end.get("tie") else None
-    winner = leader if tie is None else next((row for row in rows if as_json(row) == end.get("best")), None)
+    winner = leader if tie is None else next((row for row in rows if _told(row) == _told(end.get("best"))), None)
     if winner is None:
         raise _damaged_end(store.journal.path)
     model = _final_model(store, winner, fitted)
@@ -92,14 +92,14 @@ def select_winner(store: TrialStore, space: Space, points: int | None, complete:
     # A search that goes on may have found better ones.
     errors = {
         name: _numbers(one["error"]) for name, one in end.get("baselines", {}).items()
-        if one["parameters"] == as_json(baselines.get(name))
+        if _told(one["parameters"]) == _told(baselines.get(name))
     }  # fmt: skip
     baselines = {"popularity": popularity_row(popularity)} | baselines
     return Tuning(
         model=model, table=as_frame(rows, store.metrics), metric=store.metrics[0], best=winner,
         curve=BCurve(**_numbers(end["curve"])), rival=BaselineComparison(**end["rival"] | numbers), space=space,
         looks=as_frame(screened_rows(store), store.metrics[:1]), judged=end["judged"], how=data.how, complete=complete,
-        ridges=space.ridges(trainer.mean_diagonal(winner["user_power"])), points=points,
+        ridges=space.ridges(trainer.mean_diagonal(*Point.of(winner)[2:])), points=points,
         inverses=sum(trial.failure is None for trial in store.trials.values()),
         left_out=store.left_out, failures=failures, seconds=seconds, journal=store.journal.path,
         tie=tie, prior=prior, baselines=baselines, baseline_errors=errors,
@@ -132,11 +132,20 @@ def _is_end_of(end: dict[str, Any], rows: list[Row]) -> bool:
     if prior is None and with_prior is not None:
         return False
     if prior is not None:
-        leaders = [as_json(with_prior), as_json(best_row(rows, with_prior=False))]
-        if leaders != [prior.parameters, prior.without]:
+        leaders = [_told(with_prior), _told(best_row(rows, with_prior=False))]
+        if leaders != [_told(prior.parameters), _told(prior.without)]:
             return False
     # Journals of earlier versions have no tie: there the first was the winner.
-    return bool((end.get("tie") or {"parameters": end.get("best")})["parameters"] == as_json(_leader(rows, prior)))
+    first = (end.get("tie") or {"parameters": end.get("best")})["parameters"]
+    return bool(_told(first) == _told(_leader(rows, prior)))
+
+
+def _told(row: Any) -> Any:
+    """A row as a journal tells it; those of earlier versions do not say that there is no half-life."""
+    plain = as_json(row)
+    if isinstance(plain, dict) and plain.get("half_life") is None:
+        plain.pop("half_life", None)
+    return plain
 
 
 def _prior_comparison(end: dict[str, Any]) -> PriorComparison | None:
@@ -284,7 +293,7 @@ def _in_space(row: Row, space: Space, between: bool) -> bool:
         values = getattr(space, name)
         return row[name] in values or (between and min(values) <= row[name] <= max(values))
 
-    return PLAIN in space.rules() and has("dropout") and has("user_power")
+    return PLAIN in space.rules() and has("dropout") and has("user_power") and None in space.half_life
 
 
 def _compare(metric: str, winner: Evaluation, zero: Evaluation, row: Row, searched: bool) -> BaselineComparison:
