@@ -18,7 +18,7 @@ from deql._system.limits import check_room_for_blas
 from deql.errors import NotPositiveDefiniteError
 from deql.linalg.packed import mirror_lower
 
-__all__ = ["BUFFER", "MOST_CALLERS", "cholesky_inverse", "gemm", "not_positive"]
+__all__ = ["BUFFER", "MOST_CALLERS", "cholesky_inverse", "gemm", "lu_factor", "lu_solve", "not_positive"]
 
 MOST_CALLERS = 64
 """Threads that may be inside BLAS at once: it has buffers for so many."""
@@ -106,6 +106,58 @@ def cholesky_inverse(square: NDArray[Any], first: int = 0) -> NDArray[Any]:
             raise not_positive(first + failed.value - 1)
     mirror_lower(inverse)
     return inverse
+
+
+def lu_factor(square: NDArray[np.float64]) -> tuple[NDArray[np.int32], bool]:
+    """Replace a matrix by the factors of its transpose, for :func:`lu_solve`.
+
+    Returns
+    -------
+    pivots : ndarray of int32
+    positive : bool
+        Whether its determinant is.
+
+    Examples
+    --------
+    >>> lu_factor(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    (array([2, 2], dtype=int32), False)
+    """
+    order, failed = ctypes.c_int(len(square)), ctypes.c_int()
+    pivots = np.zeros(len(square), np.int32)
+    function, _ = _function("lapack", "getrf", square.dtype, 6)
+    size = ctypes.byref(order)
+    function(size, size, square.ctypes.data, size, pivots.ctypes.data, ctypes.byref(failed))
+    diagonal = np.diagonal(square)
+    swaps = np.count_nonzero(pivots != np.arange(1, len(square) + 1))
+    odd = (np.count_nonzero(diagonal < 0) + swaps) % 2
+    return pivots, bool(failed.value == 0 and not odd and np.isfinite(diagonal).all())
+
+
+def lu_solve(factored: NDArray[np.float64], pivots: NDArray[np.int32], rows: NDArray[np.float64]) -> None:
+    """Replace each row r by the solution x of Aᵀ·x = r, where A was given to :func:`lu_factor`.
+
+    Examples
+    --------
+    >>> A, rows = np.array([[2.0, 0.0], [1.0, 4.0]]), np.array([[6.0, 8.0]])
+    >>> pivots, _ = lu_factor(A)
+    >>> lu_solve(A, pivots, rows)
+    >>> rows
+    array([[2., 2.]])
+    """
+    order, count, failed = ctypes.c_int(len(factored)), ctypes.c_int(len(rows)), ctypes.c_int()
+    function, _ = _function("lapack", "getrs", factored.dtype, 9)
+    size = ctypes.byref(order)
+    function(
+        b"N",
+        size,
+        ctypes.byref(count),
+        factored.ctypes.data,
+        size,
+        pivots.ctypes.data,
+        rows.ctypes.data,
+        size,
+        ctypes.byref(failed),
+    )
 
 
 def not_positive(column: int) -> NotPositiveDefiniteError:

@@ -12,7 +12,16 @@ from deql._system.progress import ProgressCallback
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError
 from deql.linalg.packed import PackedSymmetric
 
-__all__ = ["LARGEST_RESIDUAL", "check_diagonal", "check_inverse", "invert", "probe"]
+__all__ = [
+    "LARGEST_RESIDUAL",
+    "Symmetric",
+    "check_diagonal",
+    "check_inverse",
+    "invert",
+    "largest_residual",
+    "probe",
+    "sign_vectors",
+]
 
 LARGEST_RESIDUAL = 0.01
 """Largest accepted entry of |P·A·x − x| over random sign vectors x."""
@@ -106,15 +115,12 @@ def probe(matrix: Symmetric) -> NDArray[np.float64]:
     >>> probe(PackedSymmetric(3, 2)).shape
     (3, 4)
     """
-    return matrix.matvec(_signs(matrix))
+    return matrix.matvec(sign_vectors(matrix.n))
 
 
 def check_inverse(matrix: Symmetric, images: NDArray[np.float64]) -> float:
     """The largest entry of |P·A·x − x|, given A·x; raise InaccurateInverseError if it is above ``LARGEST_RESIDUAL``."""
-    # Each probe is scaled so that its image is representable whatever the weights' size.
-    scale = np.abs(images).max(axis=0)
-    back = matrix.matvec(images / scale) * scale
-    residual = float(np.abs(back - _signs(matrix)).max())
+    residual = largest_residual(matrix, images, sign_vectors(matrix.n))
     if not residual <= LARGEST_RESIDUAL:
         raise InaccurateInverseError(
             f"the inverse is off by {residual:.1g} (at most {LARGEST_RESIDUAL} is accepted): "
@@ -123,6 +129,26 @@ def check_inverse(matrix: Symmetric, images: NDArray[np.float64]) -> float:
     return residual
 
 
-def _signs(matrix: Symmetric) -> NDArray[Any]:
-    """The same few vectors of ±1 before and after."""
-    return np.random.default_rng(0).integers(0, 2, (matrix.n, 4)).astype(matrix.dtype) * 2 - 1
+def largest_residual(matrix: Symmetric, images: NDArray[np.float64], vectors: NDArray[np.float64]) -> float:
+    """The largest entry of |P·A·x − x| over a few vectors x, given A·x.
+
+    Examples
+    --------
+    >>> P = PackedSymmetric.from_dense(np.diag([0.5, 0.25]), tile=2)
+    >>> largest_residual(P, np.array([[2.0], [4.5]]), np.ones((2, 1)))
+    0.125
+    """
+    # Each image is scaled so that it is representable whatever the weights' size.
+    scale = np.abs(images).max(axis=0)
+    return float(np.abs(matrix.matvec(images / scale) * scale - vectors).max())
+
+
+def sign_vectors(n: int) -> NDArray[np.float64]:
+    """The same few vectors of ±1 before and after.
+
+    Examples
+    --------
+    >>> sign_vectors(2).shape
+    (2, 4)
+    """
+    return np.asarray(np.random.default_rng(0).integers(0, 2, (n, 4)) * 2 - 1, np.float64)

@@ -1,21 +1,40 @@
-"""P after A has changed by few columns, without another inverse: Woodbury's identity on the packed store."""
+"""P after A has changed by few columns, without another inverse: Woodbury's identity on the packed store.
+
+Every task does the same whatever the number of threads, so that results do not depend on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.progress import ProgressCallback
-from deql._system.threads import blas_limited
+from deql._system.threads import blas_limited, interruptible, run_slices, thread_count
 from deql.errors import InaccurateInverseError
-from deql.linalg.gram_change import GramChange
-from deql.linalg.packed import PackedSymmetric, mirror_lower
+from deql.linalg.blas import MOST_CALLERS, cholesky_inverse, gemm, lu_factor, lu_solve
+from deql.linalg.invert import Symmetric, largest_residual, sign_vectors
+from deql.linalg.packed import PackedSymmetric, Store, mirror_lower
+from deql.linalg.panel import panel_product
 
-__all__ = ["LowRankStep", "low_rank_step", "residual_of", "retiring_step", "step_residual"]
+if TYPE_CHECKING:
+    from deql.linalg.gram_change import GramChange
+
+__all__ = ["LowRankStep", "core_of_change", "low_rank_step", "residual_of", "retiring_step", "step_residual"]
+
+_ROWS = 4096
+"""Of a block column, in one task."""
+
+_IN_CACHE = 2**18
+"""Numbers of P that are copied at once, and changed while they are in the cache."""
+
+_SOLVED = 64
+"""Columns of C that one task solves for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,22 +44,29 @@ class LowRankStep:
     Attributes
     ----------
     columns : ndarray of int64
-        The rows of F that are not zero.
+        The rows of F that are not zero, ascending.
     factor : ndarray of float64 or None
         These rows; None for the identity.
-    panel : ndarray, n × k
-        G, in the type of P.
+    panel : ndarray or tensor, n × k
+        G, in the type of P and where that is.
     core : ndarray of float64, k × k
         C, symmetric.
     """
 
     columns: NDArray[np.int64]
     factor: NDArray[np.float64] | None
-    panel: NDArray[Any]
+    panel: Any
     core: NDArray[np.float64]
 
-    def precision(self, precision: PackedSymmetric, report: ProgressCallback | None = None) -> PackedSymmetric:
+    def precision(
+        self,
+        precision: PackedSymmetric,
+        report: ProgressCallback | None = None,
+        store: Store | None = None,
+    ) -> PackedSymmetric:
         """P', in a store of its own: whatever happens meanwhile, P stays as it is.
+
+        H = G·C is made in double precision, a block column at a time: C holds large numbers that cancel out.
 
         Parameters
         ----------
@@ -48,15 +74,46 @@ class LowRankStep:
             P.
         report : callable, optional
             Called as ``report(done, total)``.
+        store : callable, optional
+            Called with the order and the tile, gives the flat store to fill; memory of its own if not given.
         """
-        updated = PackedSymmetric(precision.n, precision.tile, dtype=precision.dtype)
-        for index, (start, block) in enumerate(updated.blocks()):
-            width = block.shape[1]
-            own = (self.panel[start : start + width].astype(np.float64) @ self.core).astype(precision.dtype)
-            block[:] = precision.block(index) - self.panel[start:] @ own.T
-            mirror_lower(block[:width])
-            if report is not None:
-                report(index + 1, precision.n_blocks)
+        n, tile, dtype = precision.n, precision.tile, precision.dtype
+        updated = precision.room(n, tile, store)
+
+        def factors(index: int) -> NDArray[Any]:
+            own = self.panel[index * tile : (index + 1) * tile].astype(np.float64)
+            product = np.empty(own.shape)
+            gemm(1.0, own, self.core, 0.0, product)
+            return product.astype(dtype)
+
+        def change(index: int, first: int, last: int, own: Future[NDArray[Any]]) -> None:
+            before, after, right = precision.block(index), updated.block(index), own.result().T
+            step = max(1, _IN_CACHE // after.shape[1])
+            for top in range(first, last, step):
+                rows = slice(top, min(top + step, last))
+                after[rows] = before[rows]
+                gemm(-1.0, self.panel[index * tile :][rows], right, 1.0, after[rows])
+            if first == 0:
+                mirror_lower(after[: after.shape[1]])
+
+        with blas_limited(1), ThreadPoolExecutor(min(thread_count(), MOST_CALLERS)) as pool:
+            try:
+                before: Sequence[Future[None]] = ()
+                ahead = pool.submit(factors, 0)
+                for index in range(updated.n_blocks):
+                    own, (height, width) = ahead, updated.block(index).shape
+                    if index + 1 < updated.n_blocks:
+                        ahead = pool.submit(factors, index + 1)
+                    bounds = [0, *range(width, height, _ROWS), height]
+                    tasks = [
+                        pool.submit(change, index, first, last, own) for first, last in pairwise(bounds) if first < last
+                    ]
+                    _finish(before, report, index, updated.n_blocks)
+                    before = tasks
+                _finish(before, report, updated.n_blocks, updated.n_blocks)
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
         return updated
 
     def thin(self, left: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -64,32 +121,64 @@ class LowRankStep:
         inner = left[self.columns].astype(np.float64)
         if self.factor is not None:
             inner = self.factor.T @ inner
-        return np.asarray(left - self.panel @ (self.core @ inner).astype(self.panel.dtype), np.float32)
+        right = (self.core @ inner).astype(self.panel.dtype)
+        updated = np.empty(left.shape, np.float32)
+
+        def rows(first: int, last: int) -> None:
+            part = left[first:last].astype(right.dtype)
+            gemm(-1.0, self.panel[first:last], right, 1.0, part)
+            updated[first:last] = part
+
+        with blas_limited(1):
+            run_slices(rows, [*range(0, len(left), _ROWS), len(left)])
+        return updated
 
 
 def low_rank_step(precision: PackedSymmetric, change: GramChange) -> LowRankStep:
-    """P after A has become A + F·M·Fᵀ: C = M·(I + Fᵀ·P·F·M)⁻¹.
+    """What P becomes where A becomes A + F·M·Fᵀ.
+
+    Raises
+    ------
+    InaccurateInverseError
+        If A then cannot be inverted.
 
     Examples
     --------
+    >>> from deql.linalg.gram_change import GramChange
     >>> P = PackedSymmetric.from_dense(np.diag([0.5, 0.25]), tile=2)
     >>> step = low_rank_step(P, GramChange(np.array([1]), None, np.array([[4.0]])))
     >>> step.precision(P).to_dense()
     array([[0.5  , 0.   ],
            [0.   , 0.125]])
     """
-    columns, factor, middle = change.columns, change.factor, change.middle
-    panel = gather(precision, columns)
-    inner = panel[columns].astype(np.float64)
-    if factor is not None:
-        inner = factor.T @ inner @ factor
-        panel = (panel @ factor.astype(panel.dtype)).astype(panel.dtype)
+    panel = panel_product(precision, change.columns, change.factor)
+    inner = panel[change.columns].astype(np.float64)
     with blas_limited(1):
-        try:
-            core = np.linalg.solve(np.eye(len(middle)) + middle @ inner, middle)
-        except np.linalg.LinAlgError:
-            raise InaccurateInverseError("the change leaves a matrix that cannot be inverted") from None
-    return LowRankStep(columns, factor, panel, (core + core.T) / 2)
+        core = core_of_change(inner if change.factor is None else change.factor.T @ inner, change.middle)
+    return LowRankStep(change.columns, change.factor, panel, core)
+
+
+def core_of_change(inner: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.float64]:
+    """C = M·(I + K·M)⁻¹, symmetric, with K = Fᵀ·P·F.
+
+    Examples
+    --------
+    >>> core_of_change(np.array([[0.25]]), np.array([[4.0]]))
+    array([[2.]])
+    """
+    k = len(middle)
+    inner = (inner + inner.T) / 2
+    factored, core = np.eye(k), np.array(middle, np.float64)
+    bounds = [*range(0, k, _SOLVED), k]
+    with blas_limited(1):
+        run_slices(lambda first, last: gemm(1.0, inner[first:last], middle, 1.0, factored[first:last]), bounds)
+        # By rows this is I + K·M, and by columns, as LAPACK reads it, I + M·K, whose solution for M is C.
+        pivots, positive = interruptible(lu_factor, factored)
+        if positive:
+            run_slices(lambda first, last: lu_solve(factored, pivots, core[first:last]), bounds)
+    if not (positive and np.isfinite(core).all()):
+        raise InaccurateInverseError("the change leaves a matrix that is not positive definite, or too nearly not")
+    return (core + core.T) / 2
 
 
 def retiring_step(precision: PackedSymmetric, columns: NDArray[np.int64]) -> LowRankStep:
@@ -101,32 +190,13 @@ def retiring_step(precision: PackedSymmetric, columns: NDArray[np.int64]) -> Low
     >>> retiring_step(P, np.array([1])).precision(P).without(np.array([1])).to_dense()
     array([[0.5]])
     """
-    panel = gather(precision, columns)
-    inner = panel[columns].astype(np.float64)
+    panel = panel_product(precision, columns)
     with blas_limited(1):
-        core = np.linalg.inv((inner + inner.T) / 2)
-    return LowRankStep(columns, None, panel, (core + core.T) / 2)
+        core = interruptible(cholesky_inverse, panel[columns].astype(np.float64))
+    return LowRankStep(columns, None, panel, core)
 
 
-def gather(precision: PackedSymmetric, columns: NDArray[np.int64]) -> NDArray[Any]:
-    """Some columns of P, ascending, in one pass over its store.
-
-    Examples
-    --------
-    >>> P = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 5.0], [0.0, 5.0, 9.0]]), tile=2)
-    >>> gather(P, np.array([0, 2])).tolist()
-    [[2.0, 0.0], [1.0, 5.0], [0.0, 9.0]]
-    """
-    panel = np.empty((precision.n, len(columns)), precision.dtype)
-    for start, block in precision.blocks():
-        stop = start + block.shape[1]
-        first, last = np.searchsorted(columns, [start, stop])
-        panel[start:, first:last] = block[:, columns[first:last] - start]
-        panel[start:stop, last:] = block[columns[last:] - start].T
-    return panel
-
-
-def residual_of(precision: PackedSymmetric, product: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+def residual_of(precision: Symmetric, product: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
     """The largest entry of |P·A·x − x| over a few random sign vectors x, where ``product`` gives A·x.
 
     Examples
@@ -135,26 +205,31 @@ def residual_of(precision: PackedSymmetric, product: Callable[[NDArray[np.float6
     >>> residual_of(P, lambda x: x * np.array([[2.0], [4.0]]))
     0.0
     """
-    signs = np.asarray(np.random.default_rng(0).integers(0, 2, (precision.n, 4)) * 2 - 1, np.float64)
-    images = product(signs)
-    scale = np.abs(images).max(axis=0)
-    return float(np.abs(precision.matvec(images / scale) * scale - signs).max())
+    signs = sign_vectors(precision.n)
+    return largest_residual(precision, product(signs), signs)
 
 
-def step_residual(before: PackedSymmetric, after: PackedSymmetric, change: GramChange) -> float:
+def step_residual(before: Symmetric, after: Symmetric, change: GramChange) -> float:
     """What one update added to the residual, found out without A.
 
     With x = P·y, A·x is y, so that P'·(y + ΔA·x) should be x.
 
     Examples
     --------
+    >>> from deql.linalg.gram_change import GramChange
     >>> P = PackedSymmetric.from_dense(np.diag([0.5, 0.25]), tile=2)
     >>> change = GramChange(np.array([1]), None, np.array([[4.0]]))
     >>> step_residual(P, low_rank_step(P, change).precision(P), change)
     0.0
     """
-    signs = np.random.default_rng(0).integers(0, 2, (before.n, 4)) * 2.0 - 1.0
+    signs = sign_vectors(before.n)
     x = before.matvec(signs)
-    scale = np.abs(x).max(axis=0)
-    x, y = x / scale, signs / scale
-    return float(np.abs(after.matvec(y + change.matvec(x)) - x).max())
+    size = np.abs(x).max(axis=0)
+    return largest_residual(after, (signs + change.matvec(x)) / size, x / size)
+
+
+def _finish(tasks: Sequence[Future[None]], report: ProgressCallback | None, done: int, total: int) -> None:
+    for task in tasks:
+        task.result()
+    if report is not None and tasks:
+        report(done, total)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from deql._system.threads import read_only
+from deql._system.threads import blas_limited, read_only, run_slices, thread_count
 
-__all__ = ["PackedSymmetric", "block_offset", "mirror_lower", "multiply"]
+__all__ = ["PackedSymmetric", "Store", "block_offset", "mirror_lower", "multiply"]
 
 
 _WIDEST_WHOLE = 512
 """Columns up to which a matrix is one tile, whatever their number."""
+
+_SLAB = 1024
+"""Rows whose product is made at once, and added up in float64."""
+
+_TAKEN = 4096
+"""Rows that are copied at once."""
+
+
+Store = Callable[[int, int], Any]
+"""Makes the flat store of a matrix of some order and tile, in memory or in a file, yet to be filled."""
 
 
 def block_offset(block: Any, n: int, tile: int) -> Any:
@@ -61,6 +72,18 @@ def mirror_lower(square: NDArray[Any]) -> None:
         lower = np.tril(own)
         own[:] = lower + np.tril(lower, -1).T
         square[start:stop, stop:] = square[stop:, start:stop].T
+
+
+def _take(
+    first: int,
+    last: int,
+    source: NDArray[Any],
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    into: NDArray[Any],
+) -> None:
+    """Some rows and columns of a block, which need not lie side by side there."""
+    into[first:last] = source.take(rows[first:last], axis=0).take(columns, axis=1)
 
 
 class PackedSymmetric:
@@ -129,10 +152,17 @@ class PackedSymmetric:
         """The same matrix in memory of its own."""
         return PackedSymmetric(self.n, self.tile, self.data.copy())
 
-    def grown(self, extra: int, value: float) -> PackedSymmetric:
+    def grown(self, extra: int, value: float, store: Store | None = None) -> PackedSymmetric:
         """A copy with ``extra`` more rows and columns that hold ``value`` on the diagonal and nothing else.
 
         A matrix that is cut keeps its tiles; one that is a single tile stays one while that is no wider than any.
+
+        Parameters
+        ----------
+        extra : int
+        value : float
+        store : callable, optional
+            Called with the new order and tile, gives the flat store to fill; memory of its own if not given.
 
         Examples
         --------
@@ -144,15 +174,26 @@ class PackedSymmetric:
         n = self.n + extra
         whole = self.tile >= self.n
         tile = min(n, _WIDEST_WHOLE) if whole else self.tile
-        larger = PackedSymmetric(n, tile, dtype=self.dtype)
+        larger = self.room(n, tile, store)
         cut = (self.block(0)[start:, start : start + tile] for start in range(0, self.n, tile))
-        for old, (_, block) in zip(cut if whole else (old for _, old in self.blocks()), larger.blocks(), strict=False):
-            block[: old.shape[0], : old.shape[1]] = old
+        olds = iter(cut if whole else (old for _, old in self.blocks()))
+        for _, block in larger.blocks():
+            old = next(olds, block[:0, :0])
+            height, width = old.shape
+            block[:height, :width] = old
+            block[height:] = 0
+            block[:height, width:] = 0
         larger.add_to_diagonal(np.concatenate([np.zeros(self.n), np.full(extra, float(value))]))
         return larger
 
-    def without(self, columns: NDArray[np.int64]) -> PackedSymmetric:
+    def without(self, columns: NDArray[np.int64], store: Store | None = None) -> PackedSymmetric:
         """A copy without some rows and columns.
+
+        Parameters
+        ----------
+        columns : ndarray of int64
+        store : callable, optional
+            As :meth:`grown` takes it.
 
         Examples
         --------
@@ -162,23 +203,23 @@ class PackedSymmetric:
                [0., 9.]])
         """
         kept = np.delete(np.arange(self.n), columns)
-        n = len(kept)
-        smaller = PackedSymmetric(n, min(n, self.tile), dtype=self.dtype)
+        smaller = self.room(len(kept), min(len(kept), self.tile), store)
         for start, block in smaller.blocks():
-            own = kept[start : start + block.shape[1]]
-            for place, column in enumerate(own.tolist()):
-                index = column // self.tile
-                first = index * self.tile
-                below = np.searchsorted(kept, first)
-                source = self.block(index)
-                rows = kept[start:]
-                block[max(0, below - start) :, place] = source[rows[max(0, below - start) :] - first, column - first]
-                # Above the source's block column lie the mirror images, in rows of blocks further left.
-                for row in range(start, below):
-                    other = int(kept[row]) // self.tile
-                    corner = other * self.tile
-                    block[row - start, place] = self.block(other)[column - corner, kept[row] - corner]
+            own, rows = kept[start : start + block.shape[1]], kept[start:]
+            for index in range(own[0] // self.tile, own[-1] // self.tile + 1):
+                corner = index * self.tile
+                left, right = np.searchsorted(own, [corner, corner + self.tile])
+                run_slices(
+                    _take, [*range(left, len(rows), _TAKEN), len(rows)],
+                    self.block(index), rows - corner, own[left:right] - corner, block[:, left:right],
+                )  # fmt: skip
+            mirror_lower(block[: block.shape[1]])  # rows above a source's block column lie in this tile alone
         return smaller
+
+    def room(self, n: int, tile: int, store: Store | None = None) -> PackedSymmetric:
+        """Another matrix of this type and kind, yet to be filled: in memory, or in the ``store`` for this size."""
+        size = self.stored_numbers(n, tile)
+        return PackedSymmetric(n, tile, np.empty(size, self.dtype) if store is None else store(n, tile))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -279,15 +320,29 @@ def multiply(parts: Iterable[tuple[int, int, NDArray[Any]]], x: NDArray[Any], dt
     """
     vectors = x.reshape(len(x), -1).astype(dtype)
     product = np.zeros(vectors.shape, np.float64)
-    slab = 1024
-    for top, left, part in parts:
-        right = left + part.shape[1]
-        for first in range(top, top + len(part), slab):
-            rows = part[first - top : first - top + slab]
-            product[first : first + len(rows)] += rows @ vectors[left:right]
-            # The diagonal tile is stored whole: only what lies below it acts a second time.
-            below = rows[max(0, right - first) :]
-            if len(below):
-                start = max(first, right)
-                product[left:right] += below.T @ vectors[start : start + len(below)]
+    with blas_limited(1), ThreadPoolExecutor(thread_count()) as pool:
+        for top, left, part in parts:
+            right = left + part.shape[1]
+            turned = np.zeros((-(-len(part) // _SLAB), right - left, vectors.shape[1]))
+
+            def slab(
+                number: int,
+                _next: int,
+                part: NDArray[Any] = part,
+                turned: NDArray[np.float64] = turned,
+                top: int = top,
+                columns: slice = slice(left, right),
+            ) -> None:
+                first = top + number * _SLAB
+                rows = part[first - top : first - top + _SLAB]
+                product[first : first + len(rows)] += rows @ vectors[columns]
+                # The diagonal tile is stored whole: only what lies below it acts a second time.
+                below = rows[max(0, columns.stop - first) :]
+                if len(below):
+                    start = max(first, columns.stop)
+                    turned[number] = below.T @ vectors[start : start + len(below)]
+
+            run_slices(slab, range(len(turned) + 1), pool=pool)
+            for added in turned:  # in one order, however many threads there are
+                product[left:right] += added
     return product.reshape(x.shape)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql.errors import ParameterError, Setting
+from deql.linalg.engines.stores import new_store
 from deql.models.fitted_prior import FittedPrior
 from deql.models.precision_model import PrecisionModel
 from deql.rules import PriorDiagonals, popularity_scale, scale_columns
@@ -42,6 +43,7 @@ class RuleModel(PrecisionModel):
 
     popularity_power: float
     prior_weight: float
+    engine: Any
 
     @abstractmethod
     def _rule(self, precision_diagonal: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -96,9 +98,14 @@ class RuleModel(PrecisionModel):
             )
         self.gain_, self.shift_, self.prior_scale_ = gain, shift, scale
 
+    def _store(self, n: int, tile: int) -> NDArray[Any]:
+        """Room for another P, in memory or in a file as this one is."""
+        folder = getattr(self.engine, "folder", None)
+        return new_store(n, tile, self.dtype, engine=self.engine_, folder=folder)
+
     def _grow(self, extra: int) -> None:
         """Add items that nobody has: their column of A is l2 on the diagonal and nothing else, so that of P is 1/l2."""
-        self.precision_ = self.precision_.grown(extra, 1.0 / self._ridge)
+        self.precision_ = self.precision_.grown(extra, 1.0 / self._ridge, self._store)
         self.gram_diagonal_ = np.concatenate([self.gram_diagonal_, np.zeros(extra)])
         if self.on_device_ is not None:
             device = str(self.on_device_.device)

@@ -15,6 +15,9 @@ from deql.data.recency import faded
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
+from deql.priors.item_features import ItemFeatures
+from deql.priors.matrix import as_prior
+from deql.priors.saved import SavedPrior
 
 __all__ = ["Updatable", "describe_updatable"]
 
@@ -61,8 +64,20 @@ class Updatable(RuleModel):
         return type(self)(**self.fitted_params_)._ridge
 
     def _can_refit(self, prior: Any) -> bool:
-        """Whether there is all that a fit needs but the data."""
-        return True
+        """Whether there is all that a fit needs but the data: the prior, not only what it made, with all items."""
+        known = as_prior(self.fitted_params_["prior"] if prior is None else prior)
+        if isinstance(known, SavedPrior):
+            return False
+        space = None if self.prior_ is None else self.prior_.features
+        if prior is not None or space is None or not isinstance(known, ItemFeatures):
+            return True
+        return not known.lacks(self.items_, space).any()
+
+    def _take_prior(self, prior: Any) -> None:
+        """The prior that the model was fitted with is this one from now on."""
+        if self.prior is self.fitted_params_["prior"]:
+            self.prior = prior
+        self.fitted_params_ = self.fitted_params_ | {"prior": prior}
 
     def _fit_on(self, data: Interactions, like: Updatable) -> None:
         """Fit as the other model was, at its moment, on these data, whose columns are all items."""
@@ -76,10 +91,12 @@ class Updatable(RuleModel):
         return other
 
     def _move_copies(self, before: Updatable) -> None:
-        """Copies of P by rows and on a device, where the model had them."""
-        self.quantized_rows_ = self.on_device_ = None
-        if before.on_device_ is not None:
+        """Copies of P on a device and by rows, where the model had them; those of another P are none of this one."""
+        if self.on_device_ is before.on_device_:
+            self.on_device_ = None
+        if before.on_device_ is not None and self.on_device_ is None:
             self.to(str(before.on_device_.device))
+        self.quantized_rows_ = None
         if before.quantized_rows_ is not None:
             self.quantize_rows()
 

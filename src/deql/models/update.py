@@ -13,16 +13,17 @@ from scipy.sparse import csr_array
 from deql._system.progress import stages
 from deql.data import Interactions
 from deql.data.changes import Batch, DataChange, add_users, change_data, empty_rows
-from deql.errors import DataError, InaccurateInverseError, ParameterError
+from deql.errors import DataError, InaccurateInverseError, ParameterError, Setting
 from deql.linalg.gram import user_weights
 from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
-from deql.linalg.low_rank import LowRankStep, low_rank_step, residual_of, retiring_step, step_residual
+from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
 from deql.models.updatable import Updatable, describe_updatable
 from deql.models.update_plan import choose_method
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
-from deql.models.updated_prior import updated_prior
+from deql.models.updated_precision import updated_precision
+from deql.models.updated_prior import updated_prior, weights_after, with_prior_items
 
 __all__ = ["METHODS", "Prepared", "prepare", "update_model"]
 
@@ -50,7 +51,7 @@ class Prepared:
     diagonal: NDArray[np.float64]
 
 
-def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepared:
+def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: Any = None) -> Prepared:
     """What a batch does to the data of a model and to A; errors are raised before anything is changed.
 
     Parameters
@@ -60,6 +61,8 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         With users under the ids that ``data_`` has.
     new_users : bool, default False
         That all users of what is added are new, where the model cannot tell.
+    prior : Prior or array, optional
+        The prior once more.
     """
     data = model.data_
     change = _without_data(model, batch, new_users) if data is None else change_data(data, batch)
@@ -67,6 +70,7 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         raise DataError("nothing would be left to learn from: nothing was changed")
     if not len(change.items):
         raise DataError("no item would be left: nothing was changed")
+    change = with_prior_items(model, change, prior)
     fitted = type(model)(**model.fitted_params_)  # P belongs to these, whatever was set since
     before, after = model._as_learned(change.before), model._as_learned(change.after)
     power, ratio = fitted.user_power, fitted._dropped / (1.0 - fitted._dropped)
@@ -119,7 +123,12 @@ def plan_update(
     model._check_fitted()
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
-    prepared = prepare(model, batch, new_users=new_users)
+    prepared = prepare(model, batch, new_users=new_users, prior=prior)
+    if method == "refit" and prepared.change.final is not None and not model._can_refit(prior):
+        raise ParameterError(
+            "a refit needs the prior, of which the model has only what it made: give it again as ",
+            Setting("prior", noun="prior=…"), parameter="method",
+        )  # fmt: skip
     return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
 
 
@@ -149,7 +158,7 @@ def update_model(
     moment = time.time() if now is None else now
     before, notes = model.residual_, []
     taken = plan.method
-    if taken == "low rank":
+    if taken == "low rank" or (taken == "none" and prior is not None):
         updated = _by_low_rank(model, prepared, prior)
         taken, note = _checked(updated, model, prepared.change, method, prior)
         notes += [note] if note else []
@@ -167,6 +176,8 @@ def update_model(
         state = UpdateState(count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment)
     updated.updated_ = state
     model._become(updated)
+    if prior is not None:
+        model._take_prior(prior)
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
 
 
@@ -174,25 +185,14 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any) -> Updatable:
     """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ)."""
     change = prepared.change
     updated = model._copy_fitted()
-    steps: list[LowRankStep | int | NDArray[np.int64]] = []
+    value = 1.0 / begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
-        P: PackedSymmetric = model.precision_
-        if len(change.retired):
-            step = retiring_step(P, change.retired)
-            P = step.precision(P, stage("Retire items")).without(change.retired)
-            steps += [step, change.retired]
-        if change.n_new_items:
-            P = P.grown(change.n_new_items, 1.0 / begin_with(model._fitted_ridge))
-            steps.append(change.n_new_items)
-        smaller = P
-        if prepared.gram.rank:
-            step = low_rank_step(P, prepared.gram)
-            P = step.precision(P, stage("Update"))
-            steps.append(step)
-        updated.precision_ = P
+        towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
+        made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+        updated.precision_, updated.on_device_ = made.precision, made.on_device
         _take_data(updated, model, prepared)
-        updated.residual_ = _residual(updated, model, prepared, smaller)
-        updated.prior_ = updated_prior(model, updated, change, steps, prior, stage)
+        updated.residual_ = _residual(updated, model, prepared, made.unchanged)
+        updated.prior_ = updated_prior(model, updated, change, made.steps, prior, towards, stage)
     updated._apply_rule()
     updated._move_copies(model)
     return updated
@@ -216,10 +216,10 @@ def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None
         updated.weighted_ = bool((change.final.matrix.data != 1).any())
 
 
-def _residual(updated: Updatable, model: Updatable, prepared: Prepared, smaller: PackedSymmetric) -> float:
+def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchanged: PackedSymmetric) -> float:
     """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
     if prepared.change.final is None:
-        return model.residual_ + step_residual(smaller, updated.precision_, prepared.gram)
+        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram)
     return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 
@@ -247,5 +247,6 @@ def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
     params = model.fitted_params_ | ({} if prior is None else {"prior": prior})
     fresh = type(model)(**params)
     fresh._fit_on(change.final, model)
+    fresh._move_copies(model)
     fresh._kept = change.final if model._kept is not None else None
     return fresh

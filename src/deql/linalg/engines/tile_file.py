@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import cycle, islice
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import xxhash
@@ -138,10 +138,10 @@ class TileFile:
             except OSError as error:
                 raise self._unwritten(error) from None
 
-    def map(self, numbers: int) -> NDArray[Any]:
+    def map(self, numbers: int, mode: Literal["r", "r+"] = "r") -> NDArray[Any]:
         """The whole store, memory-mapped; it stays usable when the file is closed or its name is gone."""
-        with open(os.dup(self.descriptor), "rb") as file:
-            return np.memmap(file, self.dtype, "r", shape=(numbers,))
+        with open(os.dup(self.descriptor), "rb" if mode == "r" else "r+b") as file:
+            return np.memmap(file, self.dtype, mode, shape=(numbers,))
 
     def close(self) -> None:
         """Let the file go."""

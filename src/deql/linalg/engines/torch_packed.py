@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from deql.errors import DeviceError, Setting, TooLargeError
-from deql.linalg.packed import PackedSymmetric
+from deql.linalg.packed import PackedSymmetric, Store
 
 __all__ = ["DevicePacked", "free_bytes", "memory_watched", "open_device", "pinned", "threads_limited"]
 
@@ -177,6 +177,27 @@ class DevicePacked(PackedSymmetric):
     def copy(self) -> DevicePacked:
         """The same matrix in memory of its own."""
         return DevicePacked(self.n, self.tile, self.data.clone())
+
+    def room(self, n: int, tile: int, store: Store | None = None) -> DevicePacked:
+        """Another matrix of this type on this device, yet to be filled."""
+        with memory_watched(f"a matrix of {n:,} columns", self.device):
+            numbers = self.stored_numbers(n, tile)
+            return DevicePacked(n, tile, torch.empty(numbers, dtype=self.data.dtype, device=self.device))
+
+    def without(self, columns: NDArray[np.int64], store: Store | None = None) -> DevicePacked:
+        """A copy without some rows and columns, on this device."""
+        kept = np.delete(np.arange(self.n), columns)
+        smaller = self.room(len(kept), min(len(kept), self.tile))
+        places = torch.from_numpy(kept).to(self.device)
+        for start, block in smaller.blocks():
+            stop = start + block.shape[1]
+            for index in range(kept[start] // self.tile, kept[stop - 1] // self.tile + 1):
+                corner = index * self.tile
+                left, right = (start + np.searchsorted(kept[start:stop], [corner, corner + self.tile])).tolist()
+                rows = self.block(index)[places[left:] - corner]
+                block[left - start :, left - start : right - start] = rows[:, places[left:right] - corner]
+        smaller.mirror_diagonal_tiles()  # rows above a source's block column lie in the tile on the diagonal alone
+        return smaller
 
     def diagonal(self) -> NDArray[np.float64]:
         """Copy of the diagonal in float64, in the host's memory."""

@@ -1,0 +1,230 @@
+"""Updating a fitted model, by few columns of P and by a fit of the changed data.
+
+    python benchmarks/update.py                    # 12,000 made-up items
+    python benchmarks/update.py --gowalla DIR      # Gowalla's 40,981 items, the last 1 % of its interactions
+
+Every measurement is a process of its own: it opens the model file, which has its data, and times ``model.update``,
+with all that belongs to it (what changes in the data, P, its residual, the rule). EASE has no dropout, so that a user
+changes A by one column; with EDLAE's the diagonal of every item of hers changes too, so that T counts. The crossover is
+the share of the items that a batch may touch before a fit takes less time: one new user with so many items.
+
+Of Gowalla, two parts of its train file are taken as what came last: its last lines, users who are new, and the ends of
+lines, the last item of as many users as make 1 %. Before the update the model is fitted without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from _measure import Measurement, Task, measure, measure_all, serve, show
+from chronology import lines_of
+from fit import synthetic
+
+MODELS = {"EASE": {"l2": 50.0}, "EDLAE": {"l2": 50.0, "dropout": 0.3}}
+CASES = ("50 new users", "forget one user", "one item more")
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6)
+TARGETS = {"50 new users": 10.0, "forget one user": 50.0}
+HISTORY = 60
+"""Items of the user who is forgotten, and of her who gets one more."""
+
+GOWALLA = {"l2": 700.0, "dropout": 0.7, "b": 0.5}
+LAST = 0.01
+
+
+def save_model(folder: str, name: str, n: str) -> Task:
+    """Fit a model of made-up data and keep it in a file, with its data."""
+    import deql
+
+    matrix = synthetic(int(n))
+    data = deql.Interactions(matrix, np.arange(matrix.shape[0]), np.arange(int(n)))
+    model = getattr(deql, name)(**MODELS[name]).fit(data, keep_data=True)
+    return Task(lambda: model.save(_file(folder, name)))
+
+
+def update(folder: str, name: str, case: str, method: str) -> Task:
+    """One update of a model that was saved."""
+    import deql
+
+    model = deql.load(_file(folder, name))
+    data = model.data_
+    model.precision_.matvec(np.ones(len(model.items_)))  # a file is read before it is timed
+    _compile(deql)
+    batch = _batch(deql, data, case)
+    return Task(
+        lambda: model.update(**batch, method=method),
+        lambda report: {"rank": report.plan.rank, "touched": report.plan.touched, "residual": report.residual},
+    )
+
+
+def _batch(deql: Any, data: Any, case: str) -> dict[str, Any]:
+    """The arguments of an update."""
+    generator = np.random.default_rng(1)
+    lengths = np.diff(data.matrix.indptr)
+    someone = int(np.argmin(np.abs(lengths - HISTORY)))
+    n = data.n_items
+    if case == "50 new users":
+        rows = data.matrix[generator.choice(data.n_users, 50, replace=False)]
+    elif case == "forget one user":
+        return {"forget_users": [data.users[someone].item()]}
+    elif case == "one item more":
+        unseen = np.setdiff1d(np.arange(n), data.matrix[[someone]].indices)
+        return {"added": deql.Interactions.from_pairs(data.users[[someone]], data.items[unseen[[n // 2]]])}
+    else:
+        history = np.zeros((1, n), np.float32)
+        history[0, generator.choice(n, round(float(case) * n), replace=False)] = 1
+        rows = csr_array(history)
+    return {"added": deql.Interactions(rows, np.arange(rows.shape[0]) + data.n_users, data.items)}
+
+
+def save_gowalla(folder: str, source: str, part: str) -> Task:
+    """Fit on Gowalla's train file without its last part; that part is kept beside the model."""
+    import deql
+
+    users, items, last = _gowalla(Path(source), part)
+    before = deql.Interactions.from_pairs(users[~last], items[~last])
+    np.savez(Path(folder, "last.npz"), users=users[last], items=items[last])
+    model = deql.DEQL(**GOWALLA).fit(before, keep_data=True)
+    return Task(lambda: model.save(_file(folder, part)))
+
+
+def update_gowalla(folder: str, part: str, method: str) -> Task:
+    """The update by what came last."""
+    import deql
+
+    model = deql.load(_file(folder, part))
+    model.precision_.matvec(np.ones(len(model.items_)))
+    _compile(deql)
+    with np.load(Path(folder, "last.npz")) as last:
+        added = deql.Interactions.from_pairs(last["users"], last["items"])
+    return Task(
+        lambda: model.update(added, method=method),
+        lambda report: {
+            "method": report.method,
+            "rank": report.plan.rank,
+            "touched": report.plan.touched,
+            "changes": str(report.plan.changes),
+            "predicted": report.plan.seconds,
+            "residual": report.residual,
+        },
+    )
+
+
+def _gowalla(folder: Path, part: str) -> tuple[Any, Any, Any]:
+    """Users and items of all interactions, and which of them came last."""
+    lines = lines_of(folder / "train.txt")
+    lengths = np.array([len(line) - 1 for line in lines])
+    users = np.repeat([line[0] for line in lines], lengths)
+    items = np.concatenate([np.array(line[1:], np.int64) for line in lines])
+    count = round(LAST * len(items))
+    if part == "last lines":
+        last = np.arange(len(items)) >= len(items) - count
+    else:
+        ends = np.cumsum(lengths)[lengths > 1] - 1
+        last = np.zeros(len(items), bool)
+        last[np.random.default_rng(0).choice(ends, count, replace=False)] = True
+    return users, items, last
+
+
+def _compile(deql: Any) -> None:
+    """A small update each way: kernels and libraries are loaded before anything is timed."""
+    data = deql.Interactions.from_pairs([0, 0, 1, 1, 2], [0, 1, 1, 2, 2])
+    for method in ("low rank", "refit"):
+        model = deql.EDLAE(l2=1.0, dropout=0.3).fit(data, keep_data=True)
+        model.update(deql.Interactions.from_pairs([3, 3], [0, 2]), method=method)
+
+
+def _file(folder: str, name: str) -> Path:
+    return Path(folder, f"{name}.deql")
+
+
+def crossover(shares: list[float], low_rank: list[float], refit: float) -> float | None:
+    """The share of the items at which both take as long, between those measured; None if one is always faster."""
+    faster = np.array(low_rank) < refit
+    if faster.all() or not faster.any():
+        return None
+    last = int(np.flatnonzero(~faster)[0])
+    if last == 0:
+        return None
+    low, high = low_rank[last - 1], low_rank[last]
+    return shares[last - 1] + (shares[last] - shares[last - 1]) * (refit - low) / (high - low)
+
+
+def made_up(n: int, repeats: int) -> dict[str, Any]:
+    """The cases of made-up data, and the crossover."""
+    result: dict[str, Any] = {"items": n, "targets": TARGETS}
+    rows: list[tuple[object, ...]] = []
+    with TemporaryDirectory() as folder:
+        for name in MODELS:
+            measure(__file__, "save", folder, name, n)
+            runs = {case: ("update", folder, name, case, "low rank") for case in CASES}
+            runs["refit"] = ("update", folder, name, CASES[0], "refit")
+            found = measure_all(__file__, runs, repeats)
+            rows += [(name, label, *_row(one), found["refit"].seconds / one.seconds) for label, one in found.items()]
+            result[name] = {case: found["refit"].seconds / found[case].seconds for case in CASES}
+        runs = {share: ("update", folder, "EDLAE", share, "low rank") for share in SHARES}
+        curve = measure_all(__file__, {**runs, "refit": ("update", folder, "EDLAE", SHARES[-1], "refit")}, 1)
+    refit = curve.pop("refit").seconds
+    rows += [(f"EDLAE, |T|/n = {share}", "low rank", *_row(one), refit / one.seconds) for share, one in curve.items()]
+    seconds = [one.seconds for one in curve.values()]
+    result["crossover"] = {
+        "touched": list(SHARES), "low_rank": seconds, "refit": refit, "at": crossover([*SHARES], seconds, refit),
+    }  # fmt: skip
+    header = ("model", "update", "rank", "seconds", "cores", "peak MiB", "MiB beyond", "residual", "refit / this")
+    show(f"Updates of {n:,} items", header, rows)
+    return result
+
+
+def gowalla(source: str, repeats: int) -> dict[str, Any]:
+    """Gowalla's last interactions: the way that is chosen beside a refit."""
+    rows: list[tuple[object, ...]] = []
+    result: dict[str, Any] = {}
+    for part in ("last lines", "ends of lines"):
+        with TemporaryDirectory() as folder:
+            measure(__file__, "save-gowalla", folder, source, part)
+            runs = {method: ("gowalla", folder, part, method) for method in ("auto", "refit")}
+            found = measure_all(__file__, runs, repeats)
+        rows += [
+            (part, f"{label}: {one.facts['method']}", *_row(one), found["refit"].seconds / one.seconds)
+            for label, one in found.items()
+        ]
+        ratio = found["refit"].seconds / found["auto"].seconds
+        result[part] = found["auto"].facts | {"refit_over_auto": ratio}
+    header = ("part", "method", "rank", "seconds", "cores", "peak MiB", "MiB beyond", "residual", "refit / this")
+    show("Gowalla's last 1 %", header, rows)
+    return result
+
+
+def _row(one: Measurement) -> tuple[object, ...]:
+    residual = f"{one.facts['residual']:.0e}"
+    return one.facts["rank"], one.seconds, one.cores, one.peak_mib, one.beyond_mib, residual
+
+
+TASKS = {"save": save_model, "update": update, "save-gowalla": save_gowalla, "gowalla": update_gowalla}
+
+
+def main() -> int:
+    """Measure and print tables; 1 if a case of the made-up data misses its target."""
+    parser = argparse.ArgumentParser(description="Time updates of fitted models beside refits.")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats of each entry; the best counts")
+    parser.add_argument("--n", type=int, default=12_000, help="items of the made-up data")
+    parser.add_argument("--gowalla", metavar="DIR", help="measure Gowalla instead: the folder of LightGCN's files")
+    options = parser.parse_args()
+    if options.gowalla:
+        print(json.dumps(gowalla(options.gowalla, options.repeats)))
+        return 0
+    result = made_up(options.n, options.repeats)
+    print(json.dumps(result))
+    return int(any(result[name][case] < least for name in MODELS for case, least in TARGETS.items()))
+
+
+if __name__ == "__main__":
+    serve(TASKS)
+    sys.exit(main())
