@@ -178,7 +178,7 @@ class TestUpdate:
         assert deql.load("out.deql").data_.history("7") == ["8", "9"]
 
     def test_times_and_aging(self, capsys, here):
-        assert "times" in refusal(capsys, "update", "fading.deql", "--add", "add.csv")
+        assert "say --time with one of" in refusal(capsys, "update", "fading.deql", "--add", "add.csv")
         table("later.csv", ("u1", "i9", 1.2e6), ("n", "i1", 1.2e6), schema=("user", "item", "time"))
         told(capsys, "update", "fading.deql", "--add", "later.csv", "--until", "1970-01-20", "-o", "out.deql")
         model = deql.load("out.deql")
@@ -238,7 +238,6 @@ class TestRefusals:
 
 def updates(here):
     """Five updates of each kind, as they are typed."""
-    users, items = pairs()
     table(here / "one.csv", ("u9", "i1"), ("brand new", "i7"))
     table(here / "many.csv", *((f"m{number}", f"i{number % ITEMS}") for number in range(40)))
     table(here / "weighted.csv", ("u9", "i1", 0.1), ("u3", "i2", 1 / 3), schema=("user", "item", "weight"))
@@ -359,27 +358,25 @@ class TestJournal:
         refusal(capsys, "update", "kept.deql", "--add", "add.csv", "--journal", "log")
 
 
-class TestKilled:
-    PATCH = {
-        "half written": (
-            "import deql.io.container as c; write = c._write_arrays\n"
-            "def _write(place, *rest):\n    place.write_bytes(b'half'); die()\n"
-            "c._write_arrays = _write\n"
-        ),
-        "before the name": (
-            "import pathlib\npathlib.Path.replace = lambda *given: die()\n"
-        ),
-        "after the name": (
-            "import deql.models.update_journal as j\nj.UpdateJournal.confirm = lambda *given: die()\n"
-        ),
-    }  # fmt: skip
+KILLS = {
+    "half written": (
+        "import deql.io.container as c\n"
+        "def half(place, *rest):\n    place.write_bytes(b'half'); die()\n"
+        "c._write_arrays = half\n"
+    ),
+    "before the name": "import pathlib; pathlib.Path.replace = lambda *given: die()\n",
+    "after the name": "import deql.models.update_journal as j; j.UpdateJournal.confirm = lambda *given: die()\n",
+}
+"""What kills the process, and when."""
 
-    @pytest.mark.parametrize("moment", PATCH)
+
+class TestKilled:
+    @pytest.mark.parametrize("moment", KILLS)
     def test_the_model_is_the_old_or_the_new(self, capsys, here, moment):
         code = (
             "import os, signal, sys\n"
             "def die(): os.kill(os.getpid(), signal.SIGKILL)\n"
-            f"{self.PATCH[moment]}"
+            f"{KILLS[moment]}"
             "from deql.cli.app import run\nsys.exit(run(sys.argv[1:]))"
         )
         asked = ["update", "kept.deql", "--forget-users", "forget.txt", "--journal", "log", "-o", "kept.deql"]
