@@ -286,6 +286,20 @@ class TestJournal:
         told(capsys, "update", "fading.deql", "--replay", "log", "-o", "again.deql")
         assert (here / "again.deql").read_bytes() == (here / "out.deql").read_bytes()
 
+    def test_a_prior_that_is_given_again_is_read_again(self, capsys, here):
+        rows = [(f"i{number}", "sweet" if number % 3 else "sour") for number in range(ITEMS)]
+        table("items.csv", *rows, schema=("item", "kind"))
+        fit = ["data.csv", "--l2", "3", "--keep-data", "--prior", "features:items.csv,l2=0.5"]
+        told(capsys, "fit", *fit, "-o", "first.deql")
+        table("one.csv", ("u9", "i1"), ("brand new", "i7"))
+        again = [["--item-features", "items.csv"], [], ["--item-features", "items.csv", "--method", "refit"]]
+        model = "first.deql"
+        for options, asked in zip(again, (["--add", "one.csv"], ["--forget-users", "forget.txt"]) * 2, strict=False):
+            told(capsys, "update", model, *asked, *options, "--journal", "log", "-o", "out.deql")
+            model = "out.deql"
+        told(capsys, "update", "first.deql", "--replay", "log", "-o", "again.deql")
+        assert (here / "again.deql").read_bytes() == (here / "out.deql").read_bytes()
+
     def test_of_another_model(self, capsys, here):
         shutil.copy("kept.deql", "first.deql")
         asked = ["--forget-users", "forget.txt", "--journal", "log"]

@@ -77,6 +77,11 @@ def test_new_items_come_in_the_same_order():
     assert [one.final.users.tolist() for one in changes] == [["a", "b", "q"]] * 2
 
 
+def test_an_id_that_is_asked_for_twice_is_written_once():
+    record = batch_to_record(Batch(forget_users=("a", "b", "a"), retire_items=(3, 3)))
+    assert record == {"forget_users": ["a", "b"], "retire_items": [3]}
+
+
 GOOD = {"users": ["a"], "items": ["x", "y"], "ends": [2], "columns": [0, 1]}
 
 

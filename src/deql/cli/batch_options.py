@@ -93,6 +93,9 @@ def _items(model: Any, path: Path, encoding: str) -> list[Any]:
 
 def _of_kind(model: Any, data: Interactions) -> Interactions:
     """Interactions with ids as text where the model's are: those of a small table may happen to be numbers."""
-    kinds = {"items": model.items_} | ({} if model.data_ is None else {"users": model.data_.users})
-    text = {name: known for name, known in kinds.items() if known.dtype == object}
-    return replace(data, **{name: id_array(ids_of_kind(getattr(data, name), known)) for name, known in text.items()})
+    items, users = data.items, data.users
+    if model.items_.dtype == object:
+        items = id_array(ids_of_kind(items, model.items_))
+    if model.data_ is not None and model.data_.users.dtype == object:
+        users = id_array(ids_of_kind(users, model.data_.users))
+    return replace(data, users=users, items=items)

@@ -29,7 +29,7 @@ from deql.models.update import plan_update
 from deql.models.update_journal import JournalEntry, UpdateJournal, apply_entry
 from deql.models.update_journal import replay as replay_journal
 from deql.models.update_report import UpdatePlan, UpdateReport
-from deql.priors.saved import SavedPrior
+from deql.priors.matrix import as_prior
 from deql.priors.specs import features_of
 
 __all__ = ["features_again", "load_updatable", "update"]
@@ -148,8 +148,8 @@ def load_updatable(path: Path) -> Any:
 
 def features_again(model: Any, path: Path) -> Any:
     """The prior that a table makes once more, with what the model file kept of its parameters."""
-    saved = model.fitted_params_["prior"]
-    chosen = saved.parameters if isinstance(saved, SavedPrior) and saved.name == "features" else {}
+    known = as_prior(model.fitted_params_["prior"])
+    chosen = {} if known is None or known.config.get("prior") != "features" else {"l2": known.config["l2"]}
     return features_of(str(path), **chosen)
 
 
@@ -188,7 +188,8 @@ class _Work:
 
     def do(self, journal: Path | None, certificate: Path | None) -> _Done:
         """Compute, then write: a line of the journal, the model, that it is there, the certificate."""
-        model, entry, notes = self.model, self.entry, []
+        model, entry = self.model, self.entry
+        notes: list[str] = []
         changes = bool(entry.batch) or entry.until is not None
         removed = Removed.of(model.data_, entry.batch.forget_users) if entry.batch.forget_users else None
         quantised = model.quantized_rows_ is not None
@@ -264,9 +265,9 @@ def _replay(model_file: Path, log: Path, item_features: Path | None, out: Path, 
     model = load_updatable(model_file)
     quantised = model.quantized_rows_ is not None
     with stages(progress_wanted()) as stage:
-        count, confirmed = replay_journal(
-            model, model_checksum(model_file), log, lambda name: features_again(model, item_features or Path(name)),
-            stage("Replay"),
+        model, count, confirmed = replay_journal(
+            model, model_checksum(model_file), log,
+            lambda before, name: features_again(before, item_features or Path(name)), stage("Replay"),
         )  # fmt: skip
     model.save(out, quantized_rows=quantised)
     if not confirmed:

@@ -32,7 +32,7 @@ def batch_to_record(batch: Batch) -> dict[str, Any]:
     """
     parts = {name: getattr(batch, name) for name in _PAIRS}
     record: dict[str, Any] = {name: _pairs_to_record(part) for name, part in parts.items() if part is not None}
-    return record | {name: id_array(list(ids)).tolist() for name in _IDS if (ids := getattr(batch, name))}
+    return record | {name: id_array([*dict.fromkeys(ids)]).tolist() for name in _IDS if (ids := getattr(batch, name))}
 
 
 def batch_from_record(record: Any) -> Batch:
@@ -48,13 +48,13 @@ def batch_from_record(record: Any) -> Batch:
     try:
         if not isinstance(record, dict) or not record.keys() <= {*_PAIRS, *_IDS}:
             raise ValueError("it is not what a batch is written as")
-        parts = {name: _pairs_from_record(record[name]) for name in _PAIRS if name in record}
-        ids = {name: tuple(_ids(record[name], name).tolist()) for name in _IDS if name in record}
+        added, removed = (_pairs_from_record(record[name]) if name in record else None for name in _PAIRS)
+        forget, retire = (tuple(_ids(record.get(name, []), name).tolist()) for name in _IDS)
     except KeyError as error:
         raise DataError(f"a batch of changes is damaged: it has no {error.args[0]}") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"a batch of changes is damaged: {error}") from None
-    return Batch(**parts, **ids)
+    return Batch(added, removed, forget, retire)
 
 
 def _pairs_to_record(data: Interactions) -> dict[str, Any]:

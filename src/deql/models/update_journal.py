@@ -105,7 +105,8 @@ class UpdateJournal:
     """
 
     def __init__(self, path: Path, checksum: str) -> None:
-        self.path, self.note = path, None
+        self.path = path
+        self.note: str | None = None
         head = journal_head(path, KIND)
         self._is_new = head is None
         begun = head is not None and len(read_records(path, KIND)) > 0
@@ -195,28 +196,30 @@ def replay(
     model: Updatable,
     checksum: str,
     path: Path,
-    prior_of: Callable[[str], Any],
+    prior_of: Callable[[Updatable, str], Any],
     report: Callable[[int, int], None] | None = None,
-) -> tuple[int, bool]:
+) -> tuple[Updatable, int, bool]:
     """Do all updates of a journal to its first model, each by the way that was taken then, and check every checksum.
 
     Parameters
     ----------
     model : fitted model
-        The first one; it becomes the last.
+        The first one, which is not to be used any more afterwards.
     checksum : str
         Of its file.
     path : Path
         The journal.
     prior_of : callable
-        Makes the prior of a table of features whose name stands in the journal.
+        Makes the prior of a model once more from a table of features whose name stands in the journal.
     report : callable, optional
         Called as ``report(done, total)``.
 
     Returns
     -------
+    Updatable
+        The last model.
     int
-        How many there were.
+        How many updates there were.
     bool
         Whether it is known that the model of the last one was written then.
     """
@@ -232,8 +235,10 @@ def replay(
         if entry.before != checksum:
             what = "the journal of another model" if not done else "broken: a line is missing, or was changed"
             raise JournalError(f"{path} is {what}: its line {line} begins with another model than this one")
-        prior = None if entry.item_features is None else prior_of(entry.item_features)
+        prior = None if entry.item_features is None else prior_of(model, entry.item_features)
         apply_entry(model, entry, prior)
+        # As it was between two updates: in a file, which keeps what a prior made and not the prior.
+        model = type(model)._from_record(model._as_record())
         checksum = model.checksum()
         if checksum != entry.after:
             of = "" if entry.version == __version__ else f", of deql {entry.version},"
@@ -243,4 +248,4 @@ def replay(
             )
         if report is not None:
             report(done + 1, len(numbered))
-    return len(numbered), records[-1]["step"] == _WRITTEN
+    return model, len(numbered), records[-1]["step"] == _WRITTEN
