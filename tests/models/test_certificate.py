@@ -156,7 +156,7 @@ class TestVerify:
         for table in (data, without(data, "user-7"), without(data, "user-7")[::-1]):
             checks = verify(certificate, model, certificate.after, table)
             assert not failed(checks)
-            assert len([check for check in checks if check.limit is not None]) == 5
+            assert len([check for check in checks if check.limit is not None]) == 5 + (table is data)
 
     def test_a_user_who_is_still_in_the_model(self, data, model):
         certificate = model.forget("user-7")
@@ -172,6 +172,37 @@ class TestVerify:
         model.precision_ = before.precision_
         model._apply_rule()
         assert {"P", "gain", "W"} <= set(failed(verify(certificate, model, certificate.after, data)))
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_a_share_of_users_that_is_below_the_tolerance_is_found(self, dtype):
+        """A thousandth of P is what one of many users makes of it, and what float32 is allowed to be off by."""
+        data = market(users=4000, items=30)
+        params = {"l2": 20.0, "dropout": 0.2, "user_power": 0.3, "dtype": dtype}
+        model = deql.EDLAE(**params).fit(data, keep_data=True)
+        before = model.precision_
+        certificate = model.forget("user-7")
+        assert not failed(verify(certificate, model, certificate.after, data))
+        for share in (0.1, 0.5):
+            forgotten = model.precision_
+            mixed = share * before.data.astype(np.float64) + (1 - share) * forgotten.data
+            model.precision_ = PackedSymmetric(before.n, before.tile, mixed.astype(dtype))
+            found = verify(certificate, model, certificate.after, data)
+            model.precision_ = forgotten
+            assert "what is left of them" in failed(found)
+            assert found[-1].difference == pytest.approx(share, rel=0.1)
+            assert ("P" in failed(found)) == (dtype == "float64")
+
+    def test_users_of_whose_items_nothing_is_left(self, data, model):
+        own = deql.Interactions.from_pairs(["hermit"], ["cave"])
+        model.update(own)
+        model.update(retire_items=["item 3"])
+        more = deql.join(data, own)
+        theirs = deql.DEQL(l2=3.0, dropout=0.3, b=0.7, dtype="float64").fit(more, keep_data=True)
+        certificate = theirs.forget("hermit")
+        theirs.update(retire_items=["cave"])
+        checks = verify(certificate, theirs, theirs.checksum(), more)
+        assert failed(checks) == ["the file"]
+        assert "what is left of them" not in [check.what for check in checks]
 
     def test_other_data_are_told_by_the_first_item_that_differs(self, data, model):
         certificate = model.forget("user-7")

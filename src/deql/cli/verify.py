@@ -53,7 +53,7 @@ def verify(
         console().print(rich_table("", ["checked", "", "limit", "passed"], rows))
         users = counted(len(said.users), "user", "users")
         if failed:
-            print_words(f"Not verified: {failed[0].what}: {failed[0].found}.")
+            print_words(f"Not verified: {'; '.join(f'{check.what}: {check.found}' for check in failed)}.")
         else:
             print_words(f"Verified: {model_file} is what a fit without the {users} of {certificate} gives.")
     if failed:

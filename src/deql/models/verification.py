@@ -9,23 +9,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from deql._system.tables import counted
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, Setting
+from deql.linalg.gram import user_weights
+from deql.linalg.gram_change import gram_change
+from deql.linalg.low_rank import low_rank_step
 from deql.linalg.packed import PackedSymmetric
 from deql.models.attached_data import check_sums, in_order_of
 from deql.models.certificate import Certificate
 from deql.models.updatable import Updatable
 from deql.priors.saved import SavedPrior
+from deql.ranking.histories import ids_of_kind
 
-__all__ = ["TOLERANCE", "Check", "largest_difference", "verify"]
+__all__ = ["LARGEST_SHARE", "TOLERANCE", "Check", "largest_difference", "refuse_saved_prior", "share_left", "verify"]
 
 TOLERANCE = {"float32": 1e-3, "float64": 1e-8}
 """How far numbers of two models on the same data may be from each other, relatively: what rounding adds up to."""
 
+LARGEST_SHARE = 0.05
+"""How much of what users would make of P may be found in it, as rounding is never quite without direction."""
+
 _PROBES = 8
-_AT_ONCE = 2**24
+_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ def verify(
         there = int(certificate.among(model.data_.users).sum())
         checks.append(Check("users in the data it keeps", f"{there:,} of {len(certificate.users):,}", not there))
     left_out = certificate.among(model._user_keys(data.users.tolist()))
+    theirs = data.take_users(left_out)
     if left_out.any():
         data = data.take_users(~left_out)
         checks.append(Check("users in the table", f"{int(left_out.sum()):,}, left out", True))
@@ -102,7 +111,7 @@ def verify(
     fresh = type(model)(**params)
     fresh.progress = model.progress
     fresh._fit_on(own, model)
-    return checks + _compared(model, fresh)
+    return checks + _compared(model, fresh) + _left_of(model, fresh, theirs)
 
 
 def refuse_saved_prior(prior: Any) -> None:
@@ -133,6 +142,29 @@ def _compared(model: Updatable, fresh: Updatable) -> list[Check]:
     ]
 
 
+def _left_of(model: Updatable, fresh: Updatable, theirs: Interactions) -> list[Check]:
+    """How much of what users would make of P is in it: differences that rounding may explain may be theirs, too."""
+    known = [item in model._item_index for item in ids_of_kind(theirs.items, model.items_)]
+    theirs = in_order_of(model, theirs.take_items(np.array(known, bool)).without_empty())
+    if not theirs.n_interactions:
+        return []
+    rows, dropped = fresh._as_learned(theirs).matrix, fresh._dropped
+    weights = user_weights(rows, fresh.user_power)
+    nothing = csr_array(rows.shape, dtype=rows.dtype)
+    change, _ = gram_change(
+        nothing, rows, np.ones_like(weights), weights, dropped / (1.0 - dropped), np.zeros(rows.shape[1])
+    )
+    with_them = low_rank_step(fresh.precision_, change).precision(fresh.precision_)
+    made, differs = (largest_difference(one, fresh.precision_) for one in (with_them, model.precision_))
+    words = f"of {made:.1e} that they would make of P"
+    if made < differs / 2:
+        return [Check("what is left of them", f"cannot be told: rounding is more {words}", True)]
+    share = abs(share_left(model.precision_, fresh.precision_, with_them))
+    return [
+        Check("what is left of them", f"a share of {share:.1e} {words}", share <= LARGEST_SHARE, share, LARGEST_SHARE)
+    ]
+
+
 def _relative(mine: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     largest = float(np.abs(other).max())
     return float(np.abs(mine - other).max()) / (largest or 1.0)
@@ -158,23 +190,43 @@ def largest_difference(mine: PackedSymmetric, other: PackedSymmetric) -> float:
     0.25
     """
     scale = 1.0 / np.sqrt(other.diagonal())
-    largest = 0.0
-    for start, stop in pairwise(sorted({*range(0, mine.n, mine.tile), *range(0, mine.n, other.tile), mine.n})):
-        for rows, one, two in _same_columns(mine, other, start, stop):
-            difference = np.abs(one.astype(np.float64) - two) * scale[rows, None] * scale[start:stop]
-            largest = max(largest, float(difference.max()))
-    return largest
+    parts = _same_parts(mine, other)
+    return max(
+        float((np.abs(one - two) * scale[rows, None] * scale[columns]).max()) for rows, columns, one, two in parts
+    )
 
 
-def _same_columns(
-    mine: PackedSymmetric, other: PackedSymmetric, start: int, stop: int
-) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
-    """Rows of some columns, which lie in one block of either, from the first of them on."""
-    parts = [
-        packed.block(start // packed.tile)[start % packed.tile :, start % packed.tile :][:, : stop - start]
-        for packed in (mine, other)
-    ]
-    step = max(1, _AT_ONCE // (stop - start))
-    for top in range(0, mine.n - start, step):
-        one, two = (part[top : top + step] for part in parts)
-        yield slice(start + top, start + top + len(one)), one, two
+def share_left(mine: PackedSymmetric, without: PackedSymmetric, with_them: PackedSymmetric) -> float:
+    """How much of the way from one matrix to another a third one is: the c nearest to P = Q + c·(Q' − Q).
+
+    Rounding errors of many entries cancel out in it, so that it finds what is far below the largest of them.
+
+    Examples
+    --------
+    >>> Q, with_them = (PackedSymmetric.from_dense(np.diag([1.0, value, 1.0]), tile=2) for value in (1.0, 3.0))
+    >>> share_left(PackedSymmetric.from_dense(np.diag([1.0, 1.5, 1.0]), tile=3), Q, with_them)
+    0.25
+    """
+    scale = 1.0 / np.sqrt(without.diagonal())
+    along = length = 0.0
+    for rows, columns, one, two, three in _same_parts(mine, without, with_them):
+        weights = (scale[rows, None] * scale[columns]) ** 2
+        step = three - two
+        along += float((weights * step * (one - two)).sum())
+        length += float((weights * step * step).sum())
+    return along / length
+
+
+def _same_parts(*stores: PackedSymmetric) -> Iterator[tuple[Any, ...]]:
+    """Parts that cover the lower triangle: rows, columns, and the numbers of each store in float64."""
+    n = stores[0].n
+    cuts = sorted({n, *(start for packed in stores for start in range(0, n, packed.tile))})
+    for start, stop in pairwise(cuts):  # which lie in one block of each
+        whole = [
+            packed.block(start // packed.tile)[start % packed.tile :, start % packed.tile :][:, : stop - start]
+            for packed in stores
+        ]
+        step = max(1, _AT_ONCE // (stop - start))
+        for top in range(0, n - start, step):
+            parts = [np.asarray(part[top : top + step], np.float64) for part in whole]
+            yield slice(start + top, start + top + len(parts[0])), slice(start, stop), *parts
