@@ -321,8 +321,10 @@ class TestWithoutWhatMadeIt:
     @pytest.mark.parametrize("prior", [LowPass(4), ItemFeatures(table())])
     def test_what_is_learned_from_data_needs_them(self, prior: Any) -> None:
         model = deql.EASE(**EASE, prior=prior).fit(pairs(1))
-        with pytest.raises(ParameterError, match="cannot be updated without its data"):
+        with pytest.raises(ParameterError, match="is learned from them, so that it can take no update"):
             model.update(CHANGES["new users"]["added"], new_users=True)
+        with pytest.raises(ParameterError, match="that is learned from the data needs them"):
+            model.update(CHANGES["new users"]["added"], new_users=True, prior=LowPass(3))
         model.update()
 
     def test_a_low_pass_is_rebuilt(self, tmp_path: Path) -> None:

@@ -13,13 +13,15 @@ from deql._system.tables import counted
 from deql.data import Interactions
 from deql.data.recency import faded
 from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
 from deql.priors.item_features import ItemFeatures
 from deql.priors.matrix import as_prior
 from deql.priors.saved import SavedPrior
+from deql.priors.specs import prior_kind
 
-__all__ = ["Updatable", "describe_updatable"]
+__all__ = ["Updatable", "describe_updatable", "learned_prior"]
 
 
 class Updatable(RuleModel):
@@ -84,6 +86,11 @@ class Updatable(RuleModel):
         learn: Any = self._learn
         self._fit(data, partial(learn, until=like.until_))
 
+    def share_fit(self, fitted: RuleModel, prior: FittedPrior | None) -> None:
+        """As of any model on P, with what is known of its updates."""
+        super().share_fit(fitted, prior)
+        self.updated_ = fitted.updated_ if isinstance(fitted, Updatable) else None
+
     def _copy_fitted(self) -> Self:
         """Another model on the same P."""
         other = type(self)(**self.fitted_params_)
@@ -132,13 +139,30 @@ def describe_updatable(model: Updatable) -> str:
     forgotten, items retired'
     """
     if model._kept is None:
+        can = "it can add whole new users (new_users=True, --new-users), and nothing that changes users it knows"
+        if (kind := learned_prior(model)) is not None:
+            can = f"its prior ({kind}) is learned from them, so that it can take no update"
         return (
-            "it does not have its data: it can add whole new users (new_users=True, --new-users), and nothing that "
-            "changes users it knows; to make it updatable fit it with keep_data=True (deql fit --keep-data), or give "
-            "it the data once (attach_data, deql update --data FILE)"
+            f"it does not have its data: {can}; to make it updatable fit it with keep_data=True (deql fit --keep-data),"
+            " or give it the data once (attach_data, deql update --data FILE)"
         )
     hashed = " under salted hashes of their ids" if model.user_salt_ is not None else ""
     return (
         f"it has its data, on {counted(model.n_users_, 'user', 'users')}{hashed}: interactions can be added and "
         "removed, users forgotten, items retired"
     )
+
+
+def learned_prior(model: Updatable, given: Any = None) -> str | None:
+    """The kind of a model's prior, or of one given in its place, if that is made of the interactions.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aab"), list("xyx"))
+    >>> learned_prior(deql.EASE(l2=1.0, prior=deql.priors.LowPass(1)).fit(data))
+    'lowpass'
+    """
+    prior = as_prior(model.fitted_params_["prior"] if given is None else given)
+    kind = None if prior is None else prior_kind(prior)
+    return None if kind in ("matrix", "model") else kind

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 from deql._system.progress import stages
 from deql.data import Interactions
 from deql.data.changes import Batch, DataChange, add_users, change_data, empty_rows
-from deql.errors import DataError, InaccurateInverseError, ParameterError, Setting
-from deql.linalg.gram import user_weights
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting
+from deql.linalg.gram import check_solvable_without_ridge, user_weights
 from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import residual_of, step_residual
@@ -31,6 +31,10 @@ METHODS = ("auto", "low rank", "refit")
 
 DRIFT = 1e-3
 """The residual above which rounding has added up: P is then computed anew, or that is advised."""
+
+
+class _DriftedError(Exception):
+    """P would not be exact enough, and a fit can do better; says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +88,8 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
         diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + by_item
     else:
         diagonal = model._diagonal_of(change.final)
+        if fitted._ridge == 0:
+            check_solvable_without_ridge(change.final, diagonal, fitted._dropped)
     return Prepared(change, gram, diagonal)
 
 
@@ -124,11 +130,6 @@ def plan_update(
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
     prepared = prepare(model, batch, new_users=new_users, prior=prior)
-    if method == "refit" and prepared.change.final is not None and not model._can_refit(prior):
-        raise ParameterError(
-            "a refit needs the prior, of which the model has only what it made: give it again as ",
-            Setting("prior", noun="prior=…"), parameter="method",
-        )  # fmt: skip
     return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
 
 
@@ -158,16 +159,20 @@ def update_model(
     moment = time.time() if now is None else now
     before, notes = model.residual_, []
     taken = plan.method
-    if taken == "low rank" or (taken == "none" and prior is not None):
-        updated = _by_low_rank(model, prepared, prior)
-        taken, note = _checked(updated, model, prepared.change, method, prior)
-        notes += [note] if note else []
     if taken == "refit":
         updated = _refitted(model, prepared.change, prior)
     elif taken == "none":
         updated = model._copy_fitted()
-        updated._kept = prepared.change.final if model._kept is not None else None
-        updated.n_users_ = prepared.change.n_users
+        _take_data(updated, model, prepared)
+        updated._apply_rule()
+    else:
+        may_refit = method == "auto" and prepared.change.final is not None and model._can_refit(prior)
+        try:
+            updated, note = _by_low_rank(model, prepared, prior, may_refit)
+        except _DriftedError as drift:
+            taken, note = "refit", f"{drift}, so P was computed anew."
+            updated = _refitted(model, prepared.change, prior)
+        notes += [note] if note else []
     old = model.updated_
     if taken == "refit":
         state = UpdateState(0, updated.residual_, moment)
@@ -181,21 +186,30 @@ def update_model(
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
 
 
-def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any) -> Updatable:
-    """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ)."""
+def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bool) -> tuple[Updatable, str | None]:
+    """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ), and a note on it.
+
+    _DriftedError is raised where P would not be exact enough and a fit can do better.
+    """
     change = prepared.change
     updated = model._copy_fitted()
     value = 1.0 / begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
         towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
-        made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+        try:
+            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+        except (InaccurateInverseError, NotPositiveDefiniteError) as error:
+            if may_refit:
+                raise _DriftedError("Rounding had added up to more than P can be changed with") from error
+            raise
         updated.precision_, updated.on_device_ = made.precision, made.on_device
         _take_data(updated, model, prepared)
         updated.residual_ = _residual(updated, model, prepared, made.unchanged)
+        note = _checked(updated.residual_, model, may_refit)
         updated.prior_ = updated_prior(model, updated, change, made.steps, prior, towards, stage)
     updated._apply_rule()
     updated._move_copies(model)
-    return updated
+    return updated, note
 
 
 def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None:
@@ -223,22 +237,21 @@ def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchange
     return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 
-def _checked(
-    updated: Updatable, model: Updatable, change: DataChange, method: str, prior: Any
-) -> tuple[str, str | None]:
-    """Whether P is still exact enough, and what is done or advised if not."""
+def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:
+    """What is advised where P is no longer as exact as it should be."""
     fit_residual = model.residual_ if model.updated_ is None else model.updated_.fit_residual
-    limit = max(DRIFT, 4 * fit_residual)
-    if updated.residual_ <= limit:
-        return "low rank", None
-    said = f"rounding had added up to a residual of {updated.residual_:.0e}"
-    if method == "auto" and change.final is not None and model._can_refit(prior):
-        return "refit", f"{said[0].upper()}{said[1:]}, so P was computed anew."
-    if not updated.residual_ <= LARGEST_RESIDUAL:
+    if residual <= max(DRIFT, 4 * fit_residual):
+        return None
+    said = f"Rounding had added up to a residual of {residual:.0e}"
+    if may_refit:
+        raise _DriftedError(said)
+    if not residual <= LARGEST_RESIDUAL:
         raise InaccurateInverseError(
-            f"{said}, more than the {LARGEST_RESIDUAL} that is accepted: fit the model again, or use dtype float64"
+            f"{said[0].lower()}{said[1:]}, more than the {LARGEST_RESIDUAL} that is accepted, so nothing was changed: "
+            "fit the model again, or use ",
+            Setting("dtype", "float64"),
         )
-    return "low rank", f"{said[0].upper()}{said[1:]}: fit the model again soon."
+    return f"{said}: fit the model again soon."
 
 
 def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:

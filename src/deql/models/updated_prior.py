@@ -17,7 +17,7 @@ from deql.errors import DataError, ParameterError, Setting, name_some
 from deql.linalg.low_rank import LowRankStep
 from deql.linalg.thin_product import COLUMNS_AT_ONCE
 from deql.models.fitted_prior import FittedPrior
-from deql.models.updatable import Updatable
+from deql.models.updatable import Updatable, describe_updatable, learned_prior
 from deql.models.updated_precision import PrecisionStep
 from deql.priors.item_features import ItemFeatures, fitted_weights
 from deql.priors.matrix import as_prior
@@ -31,9 +31,6 @@ __all__ = ["prior_flops", "updated_prior", "weights_after", "with_prior_items"]
 
 Way = Literal["follow", "strength", "anew"]
 """W₀ stays as it is; the features do, and only how strong they are is fitted again; W₀ is made again."""
-
-_FIXED = ("matrix", "model")
-"""Priors that do not depend on the interactions."""
 
 _TABLE = Setting("item_features", noun="prior=deql.priors.ItemFeatures(…)")
 _GIVEN = Setting("prior", noun="prior=…")
@@ -111,8 +108,8 @@ def weights_after(model: Updatable, change: DataChange, given: Any, stage: Stage
     if change.n_new_items:  # which no table has had, or they were there
         space = space.with_rows(csr_array(np.zeros((change.n_new_items, space.features.shape[1]), np.float32)))
     warm = _had(change)
-    # To an item without any features it is all one whether the basis was learned from it.
-    return fitted_weights(space, data.matrix, warm & (np.diff(space.features.indptr) > 0), ~warm)
+    # The basis was learned from those that the table has; to others, without features, it is all one.
+    return fitted_weights(space, data.matrix, warm, ~warm)
 
 
 def updated_prior(
@@ -198,13 +195,12 @@ def _way(model: Updatable, change: DataChange, given: Any) -> Way:
     """How the prior of afterwards is come by; an error if it cannot be."""
     prior = _prior(model, given)
     kind, comes = prior_kind(prior), change.items[len(change.items) - change.n_new_items :]
-    if change.final is None and kind not in _FIXED:
+    if change.final is None and (learned := learned_prior(model, given)) is not None:
         if not change.after.n_users:
             return "follow"  # nothing changes at all
-        raise ParameterError(
-            f"this model cannot be updated without its data, from which its prior ({kind}) is learned: fit it with ",
-            Setting("keep_data", noun="keep_data=True"),
-        )
+        if given is not None:
+            raise ParameterError(f"a prior ({learned}) that is learned from the data needs them", parameter="prior")
+        raise ParameterError(f"this model cannot be updated: {describe_updatable(model)}")
     if given is not None:
         return "anew"
     by_row = kind == "matrix" or (isinstance(prior, ItemFeatures) and prior.opened.keys is None)
