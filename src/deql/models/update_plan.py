@@ -95,12 +95,12 @@ def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange, prior:
         prior_flops(model, change, gram.rank + len(change.retired), prior),
         0 if final is None else final.n_interactions,
     )  # fmt: skip
-    engine, folder = "memory", getattr(model.fitted_params_["engine"], "folder", None)
-    rates = NOMINAL_RATES
-    resources = find_resources(folder, devices=False)
+    engine, rates = "memory", NOMINAL_RATES
+    resources = find_resources(getattr(model.fitted_params_["engine"], "folder", None), devices=False)
     if not small_update(n):
         device = "cuda" if model.on_device_ is None else str(model.on_device_.device)
-        engine = "torch" if model.on_device_ is not None else "disk" if model.engine_ == "disk" else "memory"
+        short = update_memory(size, "memory") > resources.memory  # then the new P goes to a file
+        engine = "torch" if model.on_device_ is not None else "disk" if short or model.engine_ == "disk" else "memory"
         rates = quick_rates(engine, dtype, choose_tile(n), resources.folder, device)
     needed, on_disk = update_memory(size, engine), update_disk(size, engine)
     too_large = lacking("memory", needed, resources.memory)

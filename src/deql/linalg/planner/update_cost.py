@@ -30,8 +30,8 @@ NOMINAL_RATES: Rates = {"products": 5e10, "memory": 5e9}
 _FIXED, _FIXED_REFIT = 2e-3, 4e-3
 """Seconds that an update takes, and a fit, however little there is to do."""
 
-_EFFICIENCY = 0.8
-"""Of thin products over large ones."""
+_EFFICIENCY, _IN_DOUBLE = 0.8, 0.6
+"""Of thin products over large ones, and of those in float64 that the core takes."""
 
 _PER_INTERACTION = 4e-8
 """Seconds of one thread to multiply one interaction with the vectors that find the residual."""
@@ -121,10 +121,12 @@ def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
     for k, touched in ((size.retired, size.retired), (size.rank, size.touched)):
         flops += n * n * k + 2 * n * touched * k * (touched != k)
         double += 2 * n * k * k + 4 * float(k) ** 3
-        alone += 2 / 3 * float(k) ** 3  # which LAPACK does in one thread, so that it is the same with any number
+        alone += (
+            2 * float(k) ** 3
+        )  # LAPACK's, in one thread, so that bits do not depend on their number; not at full speed
     numbers = rates["device" if engine == "torch" else "products"]
     seconds = _FIXED + flops / (_EFFICIENCY * numbers)
-    seconds += doubled * (double + alone * thread_count()) / (_EFFICIENCY * rates["products"])
+    seconds += doubled * (double + alone * thread_count()) / (_IN_DOUBLE * rates["products"])
     stored = sum(size.stores)
     panels = 2 * n * (size.retired + size.rank) * (8 / doubled)
     seconds += (stored + panels) / rates["memory"] + size.interactions * _PER_INTERACTION
