@@ -85,7 +85,9 @@ def test_memory_decides_before_time(machine, model):
     machine(memory=few, disk=0)
     with pytest.raises(TooLargeError, match="too many: in memory it needs"):
         model.plan_update(forget_users=[0])
-    with pytest.raises(TooLargeError, match=r"changing P by .* takes too much: it needs .* What would fit: .*a machine"):
+    with pytest.raises(
+        TooLargeError, match=r"changing P by .* takes too much: it needs .* What would fit: .*a machine"
+    ):
         without_data(model).plan_update(deql.Interactions.from_pairs([999] * 60, range(60)), new_users=True)
     machine(memory=few)  # the new store may lie on a disk, where a refit may not
     fitted_in_memory = model.with_rule()
