@@ -116,7 +116,7 @@ def test_predictions_grow_with_what_there_is_to_do():
     # n²·k flops, and P read and written, and read once more
     assert 12_000**2 * 60 / 1e11 < seconds < 0.5
     for more in (
-        {"rank": 700, "touched": 700}, {"touched": 400}, {"retired": 5}, {"new_items": 5}, {"prior_columns": 512},
+        {"rank": 700, "touched": 700}, {"touched": 400}, {"retired": 5}, {"new_items": 5}, {"prior_flops": 1e9},
         {"dtype": "float64"}, {"interactions": 10**7},
     ):  # fmt: skip
         assert update_seconds(replace(size, **more), "memory", RATES) > seconds
