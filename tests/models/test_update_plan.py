@@ -81,15 +81,16 @@ def test_where_a_refit_is_impossible_columns_change(machine, model):
 
 
 def test_memory_decides_before_time(machine, model):
-    few = 2**20  # a new store of P and a disk take more
-    machine(memory=few, disk=0)
+    machine()
+    enough = model.plan_update(forget_users=[0]).memory["low rank"]
+    machine(memory=2**14, disk=0)
     with pytest.raises(TooLargeError, match="too many: in memory it needs"):
         model.plan_update(forget_users=[0])
     with pytest.raises(
         TooLargeError, match=r"changing P by .* takes too much: it needs .* What would fit: .*a machine"
     ):
         without_data(model).plan_update(deql.Interactions.from_pairs([999] * 60, range(60)), new_users=True)
-    machine(memory=few)  # the new store may lie on a disk, where a refit may not
+    machine(memory=enough - 1)  # the new store may lie on a disk, where a refit may not
     fitted_in_memory = model.with_rule()
     fitted_in_memory.fitted_params_ = model.fitted_params_ | {"engine": "memory"}
     plan = fitted_in_memory.plan_update(forget_users=[0])
@@ -116,7 +117,7 @@ def test_predictions_grow_with_what_there_is_to_do():
     # n²·k flops, and P read and written, and read once more
     assert 12_000**2 * 60 / 1e11 < seconds < 0.5
     for more in (
-        {"rank": 700, "touched": 700}, {"touched": 400}, {"retired": 5}, {"new_items": 5}, {"prior_flops": 1e9},
+        {"rank": 700, "touched": 700}, {"touched": 400}, {"retired": 5}, {"new_items": 5}, {"prior_flops": 1e10},
         {"dtype": "float64"}, {"interactions": 10**7},
     ):  # fmt: skip
         assert update_seconds(replace(size, **more), "memory", RATES) > seconds

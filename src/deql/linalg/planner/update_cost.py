@@ -72,12 +72,10 @@ class UpdateSize:
     @property
     def stores(self) -> list[int]:
         """Bytes of the stores that P goes through, one after the other."""
-        whole = ProblemSize(self.n - self.new_items + self.retired, self.dtype).packed
-        kept = ProblemSize(max(1, self.n - self.new_items), self.dtype).packed
-        last = ProblemSize(self.n, self.dtype).packed
+        whole, last = (ProblemSize(n, self.dtype).packed for n in (self.n + self.retired, self.n))
         return [
-            *([whole, kept] if self.retired else []),
-            *([last] if self.new_items else []),
+            *([whole] if self.new_items else []),
+            *([whole, last] if self.retired else []),
             *([last] if self.rank else []),
         ]
 
@@ -96,9 +94,9 @@ def small_update(n: int) -> bool:
 def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
     """Seconds that a low-rank update takes.
 
-    P·F is 2·n·|T|·k flops where F is not the identity, P − G·C·Gᵀ n²·k; G·C and C itself are made in float64,
-    at half the rate of float32. Beside that P is read and written as often as there are stores, and read once more
-    for the residual.
+    P·F is 2·n·|T|·k flops where F is not the identity, P − G·C·Gᵀ n²·k; G·C and C itself are made in float64, at half
+    the rate of float32, the factors of C by one thread, so that bits do not depend on the number of threads. Beside
+    that P is read and written as often as there are stores, and read once more for the residual.
 
     Parameters
     ----------
@@ -121,9 +119,7 @@ def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
     for k, touched in ((size.retired, size.retired), (size.rank, size.touched)):
         flops += n * n * k + 2 * n * touched * k * (touched != k)
         double += 2 * n * k * k + 4 * float(k) ** 3
-        alone += (
-            2 * float(k) ** 3
-        )  # LAPACK's, in one thread, so that bits do not depend on their number; not at full speed
+        alone += 2 * float(k) ** 3
     numbers = rates["device" if engine == "torch" else "products"]
     seconds = _FIXED + flops / (_EFFICIENCY * numbers)
     seconds += doubled * (double + alone * thread_count()) / (_IN_DOUBLE * rates["products"])
@@ -195,7 +191,7 @@ def update_memory(size: UpdateSize, engine: str) -> int:
     Examples
     --------
     >>> update_memory(UpdateSize(12_000, "float32", 700, 700), "memory") // 2**20
-    373
+    326
     """
     itemsize = 4 if size.dtype == "float32" else 8
     panels = size.n * (size.rank + size.retired) * itemsize
