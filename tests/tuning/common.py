@@ -44,7 +44,7 @@ def separate(space, train, validation, metrics, dtype="float32"):
             found = deql.evaluate(model, validation, metrics)
             means = found.means | {"users": found.per_user[metrics[0]]}
             parameters = {"l2": l2, "dropout": dropout, "user_power": user_power, "b": None, "xi": None} | rule
-            parameters |= WITHOUT_PRIOR
+            parameters |= WITHOUT_PRIOR | {"half_life": None}
             rows.append((parameters | means, place))
     sign = 1 if metrics[0] == "mse" else -1
     rows.sort(key=lambda row: (sign * row[0][metrics[0]], *(row[0][name] for name in PARAMETERS[:3]), row[1]))

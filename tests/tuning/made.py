@@ -17,9 +17,9 @@ def made(rows, space=None, looks=(), metric="ndcg@20", **more):
     """A search with these rows, best first: parameters, then the metric, then recall@20."""
     metrics = list(dict.fromkeys([metric, "recall@20"]))
     table = pl.DataFrame([list(row) for row in rows], [*PARAMETERS, *metrics], orient="row").cast(pl.Float64)
-    table = table.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in PRIOR_PARAMETERS))
+    table = table.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in ("half_life", *PRIOR_PARAMETERS)))
     seen = pl.DataFrame([list(row) for row in looks], [*PARAMETERS, metric], orient="row") if looks else table.head(0)
-    seen = seen.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in PRIOR_PARAMETERS))
+    seen = seen.with_columns(*(pl.lit(None, pl.Float64).alias(name) for name in ("half_life", *PRIOR_PARAMETERS)))
     best = table.row(0, named=True)
     parameters = {name: best[name] for name in PARAMETERS if best[name] is not None}
     model = (DEQL if best["xi"] is None else RDLAE)(**parameters)

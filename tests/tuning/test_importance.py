@@ -14,7 +14,7 @@ ROWS = [
 BASELINES = {
     "popularity": dict.fromkeys(PARAMETERS)
     | {"ndcg@20": 0.05, "recall@20": 0.1},
-    "EASE": WITHOUT_PRIOR
+    "EASE": WITHOUT_PRIOR | {"half_life": None}
     | {"l2": 10.0, "dropout": 0.0, "user_power": 0.0, "b": 0.0, "xi": None, "popularity_power": 0.0,
              "ndcg@20": 0.35, "recall@20": 0.3},
 }  # fmt: skip

@@ -10,7 +10,7 @@ import deql
 from deql.errors import DeqlError
 from deql.tuning import trainer
 from deql.tuning.budget import inverses_of_screening
-from deql.tuning.search import KEPT, by_user_power, kept_after_screening, spread_order
+from deql.tuning.search import KEPT, by_gram, kept_after_screening, spread_order
 from deql.tuning.space import Point, as_space
 from deql.tuning.trainer import Trainer
 from deql.tuning.tuning_data import hold_out_validation, sample_items
@@ -61,7 +61,7 @@ def test_spread_order_leaves_no_large_gap():
 
 def test_points_of_one_user_power_come_together():
     points = [Point(1.0, 0.0, 0.5), Point(2.0, 0.0, 0.0), Point(3.0, 0.0, 0.5), Point(4.0, 0.0, 0.0)]
-    assert [point.l2 for point in by_user_power(points)] == [1, 3, 2, 4]
+    assert [point.l2 for point in by_gram(points)] == [1, 3, 2, 4]
 
 
 def test_at_least_six_points_are_kept():

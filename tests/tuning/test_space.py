@@ -33,13 +33,13 @@ def test_one_value_however_it_is_given(values):
 def test_a_value_given_twice_counts_once():
     space = as_space({"b": [0, 0.5, 0.0, 0.5, 1], "l2": [1, 1.0, 2], "xi": [0.1, 0.1]})
     assert (space.b, space.l2, space.xi) == ((0.0, 0.5, 1.0), (1.0, 2.0), (0.1,))
-    assert len(set(space.points(lambda _: 1.0))) == len(space.points(lambda _: 1.0))
+    assert len(set(space.points(lambda *_: 1.0))) == len(space.points(lambda *_: 1.0))
 
 
 def test_points_and_rules_are_all_combinations():
     space = as_space({"l2": [1, 2], "dropout": [0, 0.5], "user_power": [0, 1], "b": [0, 2], "xi": 0.1,
                       "popularity_power": [0, 0.3]})  # fmt: skip
-    points = space.points(lambda _: 1.0)
+    points = space.points(lambda *_: 1.0)
     assert set(points) == {Point(l2, dropout, power) for l2 in (1, 2) for dropout in (0, 0.5) for power in (0, 1)}
     assert len(points) == 8
     assert [point.user_power for point in points] == [0] * 4 + [1] * 4  # one Gram matrix each
@@ -126,7 +126,7 @@ def test_each_user_power_has_ridges_of_its_own():
 def test_the_papers_grid():
     paper = NAMED["paper"]
     assert len(paper.rules()) == 9
-    assert len(paper.points(lambda _: 1.0)) == 48
+    assert len(paper.points(lambda *_: 1.0)) == 48
     assert paper.user_power == paper.popularity_power == (0.0,)
 
 

@@ -145,8 +145,8 @@ def watched(monkeypatch):
 
     seen = []
 
-    def watch(data, seed, validation):
-        seen.append(hold_out_validation(data, seed, validation))
+    def watch(*given, **named):
+        seen.append(hold_out_validation(*given, **named))
         return seen[-1]
 
     hold_out_validation = tuner.hold_out_validation

@@ -179,8 +179,9 @@ def test_below_a_standard_error_the_word_is_tied(found, words):
 def baselines(ease=0.28, edlae=0.29):
     names = ["l2", "dropout", "user_power", "b", "xi", "popularity_power", "ndcg@20", "recall@20"]
     plain = {"EASE": row(30.0, 0.0, 0.0, 0.0, value=ease), "EDLAE": row(3.0, 0.5, 0.0, 0.0, value=edlae)}
-    known = {name: WITHOUT_PRIOR | dict(zip(names, one, strict=True)) for name, one in plain.items()}
-    return {"popularity": WITHOUT_PRIOR | dict.fromkeys(names[:6]) | {"ndcg@20": 0.1, "recall@20": 0.2}} | known
+    without = WITHOUT_PRIOR | {"half_life": None}
+    known = {name: without | dict(zip(names, one, strict=True)) for name, one in plain.items()}
+    return {"popularity": without | dict.fromkeys(names[:6]) | {"ndcg@20": 0.1, "recall@20": 0.2}} | known
 
 
 def test_what_people_know_is_below_the_leaderboard():
@@ -220,7 +221,7 @@ def test_below_a_standard_error_a_baseline_is_tied():
 def test_what_was_gained_in_an_error_is_the_other_way_around():
     # It was: "the winner: +2.7%" of a mean squared error that is larger.
     names = ["l2", "dropout", "user_power", "b", "xi", "popularity_power", "mse", "recall@20"]
-    ease = WITHOUT_PRIOR | dict(zip(names, row(30.0, 0.0, 0.0, 0.0, value=0.2), strict=True))
+    ease = WITHOUT_PRIOR | {"half_life": None} | dict(zip(names, row(30.0, 0.0, 0.0, 0.0, value=0.2), strict=True))
     tuning = made([row(value=0.25), row(b=2.0, value=0.3)], metric="mse", baselines={"EASE": ease})
     assert "EASE (l2=30) has 0.2000 (the winner is 25.0% worse)." in summary_sentences(tuning)[1]
 

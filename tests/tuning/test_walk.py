@@ -110,7 +110,7 @@ def test_points_that_give_no_model_are_left():
 def test_another_user_power_keeps_the_ratio_of_l2_to_the_mean_diagonal():
     means = {0.0: 100.0, 0.4: 10.0, 0.8: 1.0}
     points = [Point(float(l2), 0.5, power) for power in means for l2 in (0, 1, 10, 100, 1000)]
-    grid = PointGrid(points, means.__getitem__)
+    grid = PointGrid(points, lambda power, half_life: means[power])
     assert grid.start() == Point(10.0, 0.5, 0.4)
     assert Point(100.0, 0.5, 0.4) in grid.neighbours(Point(1000.0, 0.5, 0.0))
     assert Point(1.0, 0.5, 0.8) in grid.neighbours(Point(10.0, 0.5, 0.4))

@@ -114,7 +114,7 @@ def _diagonal_change(
     for rows, weights in ((after, weights_after), (before, weights_before)):
         values = rows.astype(np.float64)
         counted.append(csr_array(values.multiply(values).multiply(weights[:, None])))
-    return np.asarray((counted[0] - counted[1]).sum(axis=0)).ravel()
+    return np.asarray((counted[0] - counted[1]).sum(axis=0), np.float64).ravel()
 
 
 def _same_rows(one: csr_array, other: csr_array) -> NDArray[np.bool_]:

@@ -52,8 +52,8 @@ class Point(NamedTuple):
     def of(cls, row: Mapping[str, Any]) -> Point:
         """The point of a row of the leaderboard, or of a line of the journal, which have no half-life if it is none."""
         half_life = row.get("half_life")
-        numbers = (float(row[name]) for name in cls._fields[:-1])
-        return cls(*numbers, math.inf if half_life is None else float(half_life))
+        l2, dropout, user_power = (float(row[name]) for name in cls._fields[:-1])
+        return cls(l2, dropout, user_power, math.inf if half_life is None else float(half_life))
 
     @property
     def fades(self) -> bool:

@@ -82,9 +82,9 @@ def tune(
 ) -> Tuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
-    One inverse for each (l2, dropout, user_power) that is tried; every b, ξ and popularity_power on it is scored in the
-    same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is not read (but
-    for ``refit="all"``). Ctrl-C ends the search and returns the best so far.
+    One inverse for each (l2, dropout, user_power, half_life) that is tried; every b, ξ and popularity_power on it is
+    scored in the same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is
+    not read (but for ``refit="all"``). Ctrl-C ends the search and returns the best so far.
 
     Parameters
     ----------
@@ -93,7 +93,8 @@ def tune(
         out for that; of data that are not split, a tenth of the users.
     space : str, dict or Space
         ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power,
-        prior, prior_rank, prior_power_in, prior_power_out, prior_weight) in place of those of the default space.
+        prior, prior_rank, prior_power_in, prior_power_out, prior_weight, half_life) in place of those of the default
+        space. Half-lives need times: ``[None, "30d"]``, where None does not fade.
     metric : str or sequence of str, default "ndcg@20"
         What decides: any metric that has a value for each user. Of several the first; the others are shown beside it.
     budget : int or str, optional

@@ -299,7 +299,7 @@ def _in_space(row: Row, space: Space, between: bool) -> bool:
 def _compare(metric: str, winner: Evaluation, zero: Evaluation, row: Row, searched: bool) -> BaselineComparison:
     mine, theirs = winner.per_user[metric], zero.per_user[metric]
     p_value = paired_t(theirs, mine) if lower_is_better(metric) else paired_t(mine, theirs)
-    parameters = {name: value for name, value in row.items() if name in (*Point._fields, "b", "popularity_power")}
+    parameters = Point.of(row).named() | {name: row[name] for name in ("b", "popularity_power")}
     difference = winner.means[metric] - zero.means[metric]
     error = standard_error(mine - theirs)
     return BaselineComparison(parameters, searched, zero.means[metric], difference, p_value, error)
