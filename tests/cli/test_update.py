@@ -134,6 +134,10 @@ class TestUpdate:
         assert "2 users gone" in shown.out
         plan = answer(capsys, "update", "kept.deql", "--add", "add.csv", "--dry-run")
         assert plan["changes"]["new_users"] == 1
+        assert set(plan["seconds"]) == {"low rank", "refit"}
+        shown = told(capsys, "update", "plain.deql", "--data", "data.csv", "--dry-run")
+        assert "The data are the model's, and would be kept." in shown.out
+        assert "fades" in told(capsys, "update", "fading.deql", "--until", "1970-02-01", "--dry-run").out
         assert sorted(os.listdir()) == before
 
     def test_hashed_users_are_found(self, capsys, here):
@@ -292,6 +296,8 @@ class TestJournal:
         fit = ["data.csv", "--l2", "3", "--keep-data", "--prior", "features:items.csv,l2=0.5"]
         told(capsys, "fit", *fit, "-o", "first.deql")
         table("one.csv", ("u9", "i1"), ("brand new", "i7"))
+        assert "item 'i4'" in (said := refusal(capsys, "update", "first.deql", "--retire-items", "retire.txt"))
+        assert "--item-features" in said
         again = [["--item-features", "items.csv"], [], ["--item-features", "items.csv", "--method", "refit"]]
         model = "first.deql"
         for options, asked in zip(again, (["--add", "one.csv"], ["--forget-users", "forget.txt"]) * 2, strict=False):

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from deql._system.formatting import show_seconds
 from deql._system.progress import stages
 from deql._system.tables import counted
 from deql.cli.batch_options import BatchOptions, read_batch, refuse_cleaning
@@ -229,15 +228,15 @@ def _show_plan(plan: UpdatePlan | None, entry: JournalEntry, json: bool) -> None
     if json:
         print_json(({} if plan is None else plan.to_dict()) | ({} if aged is None else {"until": entry.until}))
         return
-    said = [] if plan is None else [f"{str(plan.changes).capitalize()}. {plan.reason}"]
-    said += [_predicted(plan)] if plan is not None and plan.seconds else []
-    for sentence in filter(None, [*said, aged]):
+    said = None if plan is None else _in_words(plan)
+    for sentence in [*filter(None, [said, aged])] or ["The data are the model's, and would be kept."]:
         print_words(sentence)
 
 
-def _predicted(plan: UpdatePlan) -> str:
-    ways = ", ".join(f"{way} {show_seconds(seconds)}" for way, seconds in plan.seconds.items())
-    return f"Predicted: {ways}."
+def _in_words(plan: UpdatePlan) -> str:
+    """What changes, the way and why, and what was predicted."""
+    changes = str(plan.changes)
+    return f"{changes[0].upper()}{changes[1:]}. {plan.reason}"
 
 
 def _show_done(done: _Done, out: Path, json: bool) -> None:
@@ -248,9 +247,7 @@ def _show_done(done: _Done, out: Path, json: bool) -> None:
     for note in done.notes:
         say(f"note: {note}")
     for report in done.reports:
-        predicted = f" {_predicted(report.plan)}" if report.plan.seconds else ""
-        changes = str(report.plan.changes)
-        print_words(f"{changes[0].upper()}{changes[1:]}. {report.plan.reason}{predicted}")
+        print_words(_in_words(report.plan))
     seconds = sum(report.seconds for report in done.reports)
     if done.reports:
         last = done.reports[-1]
