@@ -218,6 +218,8 @@ class TestRefusals:
             (["kept.deql", "--add", "add.csv", "--journal", "data.csv"], "data.csv is not a journal of updates"),
             (["kept.deql", "--data", "data.csv", "--journal", "log"], "--journal cannot hold what --data gives"),
             (["kept.deql", "--replay", "log", "--add", "add.csv"], "--replay does what its log says: leave out --add"),
+            (["kept.deql", "--replay", "log", "--method", "refit"], "its log says: leave out --method"),
+            (["kept.deql", "--replay", "log", "--weight", "w"], "its log says: leave out --weight"),
             (["kept.deql", "--replay", "none"], "the journal none cannot be read"),
             (["kept.deql", "--replay", "data.csv"], "not a journal of updates: name another with --replay"),
             (["kept.deql", "--add", "add.csv", "--forget-users", "u1"], "cannot be forgotten and added to at once"),

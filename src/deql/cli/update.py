@@ -85,8 +85,11 @@ def update(
     inputs = [*batch.typed().values(), data, item_features, table.items]
     check_outputs(out, journal, certificate, inputs=[*inputs, replay])
     check_outputs(journal, certificate, inputs=[model_file])
-    asked = {"until": until, "data": data, "journal": journal, "certificate": certificate, "dry_run": dry_run or None}
-    typed = [*batch.typed(), *(name for name, value in asked.items() if value is not None)]
+    asked = {
+        "until": until, "data": data, "hash_users": hash_users, "new_users": new_users, "method": method != "auto",
+        "journal": journal, "certificate": certificate, "dry_run": dry_run,
+    }  # fmt: skip
+    typed = [*batch.typed(), *(name for name, value in asked.items() if value), *table.typed()]
     if replay is not None:
         for name in typed:
             raise ParameterError(f"--replay does what its log says: leave out {option_name(name)}")
