@@ -15,7 +15,7 @@ from deql.data.interactions import Interactions
 from deql.data.matrices import entry_rows, has_entries, masked, shortest_float
 from deql.errors import DataError, Setting, name_some
 
-__all__ = ["Batch", "DataChange", "add_users", "change_data", "empty_rows", "rearranged"]
+__all__ = ["Batch", "DataChange", "add_users", "change_data", "empty_rows", "rearranged", "replace_shape"]
 
 Names: TypeAlias = Mapping[Hashable, Hashable]
 """What errors call users, by the ids that they have in the data."""

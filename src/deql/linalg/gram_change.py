@@ -88,7 +88,7 @@ def gram_change(
     same = _same_rows(after, before) & (weights_after == weights_before)
     used = (np.diff(rows.indptr) > 0) & (signed != 0) & ~np.concatenate([same, same])
     rows, signed = rows[used], signed[used]
-    by_item = np.asarray(rows.multiply(rows).T @ signed).ravel()
+    by_item = _diagonal_change(before, after, weights_before, weights_after)
     on_diagonal = dropout_ratio * by_item + (0.0 if fresh is None else fresh)
     changed = np.flatnonzero(on_diagonal)
     touched = np.union1d(np.unique(rows.indices), changed).astype(np.int64)
@@ -104,6 +104,17 @@ def gram_change(
     whole = np.asarray((columns.T @ columns.multiply(signed[:, None])).todense())
     whole[at, at] += on_diagonal[changed]
     return GramChange(touched, None, (whole + whole.T) / 2), by_item
+
+
+def _diagonal_change(
+    before: csr_array, after: csr_array, weights_before: NDArray[np.float64], weights_after: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """ΔD. User by user first, so that it is 0, not rounding, for an item that nobody has more or less of."""
+    counted = []
+    for rows, weights in ((after, weights_after), (before, weights_before)):
+        values = rows.astype(np.float64)
+        counted.append(csr_array(values.multiply(values).multiply(weights[:, None])))
+    return np.asarray((counted[0] - counted[1]).sum(axis=0), np.float64).ravel()
 
 
 def _same_rows(one: csr_array, other: csr_array) -> NDArray[np.bool_]:

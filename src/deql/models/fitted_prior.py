@@ -85,11 +85,17 @@ class FittedPrior:
             left = thin_product(precision, weights.left, report)
         else:
             left = on_device.thin_product(weights.left)
+        return cls.of_product(weights, left, precision.diagonal())
+
+    @classmethod
+    def of_product(cls, weights: PriorWeights, product: NDArray[np.float32], precision_diagonal: Vector) -> FittedPrior:
+        """As :meth:`of` gives it, with P·U and diag(P) already there."""
+        left: NDArray[np.float32] = product
         right = None if weights.right is None else np.ascontiguousarray(weights.right, np.float32)
         own = weights.scale * prior_diagonal(weights.left, right) + weights.diagonal
         if weights.cold is not None and weights.cold.any():
-            left, right = beside(weights.left, left, right, weights.cold, precision.diagonal())
-        image = weights.scale * prior_diagonal(left, right) + weights.diagonal * precision.diagonal()
+            left, right = beside(weights.left, left, right, weights.cold, precision_diagonal)
+        image = weights.scale * prior_diagonal(left, right) + weights.diagonal * precision_diagonal
         return cls(left, right, weights.scale, weights.diagonal, own, image, weights.features)
 
     def with_cold(self, features: csr_array, precision_diagonal: Vector) -> FittedPrior:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from deql._system.tables import counted
 from deql.data import Interactions
 from deql.data.recency import faded
+from deql.errors import Setting
 from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
+from deql.priors.item_features import ItemFeatures
+from deql.priors.matrix import as_prior
+from deql.priors.saved import SavedPrior
+from deql.priors.specs import prior_kind
 
-if TYPE_CHECKING:
-    from deql.linalg.engines.torch_packed import DevicePacked
-
-__all__ = ["Updatable", "describe_updatable"]
+__all__ = ["Updatable", "describe_updatable", "learned_prior", "prior_again"]
 
 
 class Updatable(RuleModel):
@@ -64,13 +67,30 @@ class Updatable(RuleModel):
         return type(self)(**self.fitted_params_)._ridge
 
     def _can_refit(self, prior: Any) -> bool:
-        """Whether there is all that a fit needs but the data."""
-        return True
+        """Whether there is all that a fit needs but the data: the prior, not only what it made, with all items."""
+        known = as_prior(self.fitted_params_["prior"] if prior is None else prior)
+        if isinstance(known, SavedPrior):
+            return False
+        space = None if self.prior_ is None else self.prior_.features
+        if prior is not None or space is None or not isinstance(known, ItemFeatures):
+            return True
+        return not known.lacks(self.items_, space).any()
+
+    def _take_prior(self, prior: Any) -> None:
+        """The prior that the model was fitted with is this one from now on."""
+        if self.prior is self.fitted_params_["prior"]:
+            self.prior = prior
+        self.fitted_params_ = self.fitted_params_ | {"prior": prior}
 
     def _fit_on(self, data: Interactions, like: Updatable) -> None:
         """Fit as the other model was, at its moment, on these data, whose columns are all items."""
         learn: Any = self._learn
         self._fit(data, partial(learn, until=like.until_))
+
+    def share_fit(self, fitted: RuleModel, prior: FittedPrior | None) -> None:
+        """As of any model on P, with what is known of its updates."""
+        super().share_fit(fitted, prior)
+        self.updated_ = fitted.updated_ if isinstance(fitted, Updatable) else None
 
     def _copy_fitted(self) -> Self:
         """Another model on the same P."""
@@ -78,11 +98,13 @@ class Updatable(RuleModel):
         other.share_fit(self, self.prior_)
         return other
 
-    def _move_copies(self, before: Updatable, on_device: DevicePacked | None = None) -> None:
-        """Copies of P by rows and on a device, where the model had them; on a device P may be already."""
-        self.quantized_rows_, self.on_device_ = None, on_device
-        if on_device is None and before.on_device_ is not None:
+    def _move_copies(self, before: Updatable) -> None:
+        """Copies of P on a device and by rows, where the model had them; those of another P are none of this one."""
+        if self.on_device_ is before.on_device_:
+            self.on_device_ = None
+        if before.on_device_ is not None and self.on_device_ is None:
             self.to(str(before.on_device_.device))
+        self.quantized_rows_ = None
         if before.quantized_rows_ is not None:
             self.quantize_rows()
 
@@ -118,13 +140,37 @@ def describe_updatable(model: Updatable) -> str:
     forgotten, items retired'
     """
     if model._kept is None:
+        can = "it can add whole new users (new_users=True, --new-users), and nothing that changes users it knows"
+        if (kind := learned_prior(model)) is not None:
+            can = f"its prior ({kind}) is learned from them, so that it can take no update"
         return (
-            "it does not have its data: it can add whole new users (new_users=True, --new-users), and nothing that "
-            "changes users it knows; to make it updatable fit it with keep_data=True (deql fit --keep-data), or give "
-            "it the data once (attach_data, deql update --data FILE)"
+            f"it does not have its data: {can}; to make it updatable fit it with keep_data=True (deql fit --keep-data),"
+            " or give it the data once (attach_data, deql update --data FILE)"
         )
     hashed = " under salted hashes of their ids" if model.user_salt_ is not None else ""
     return (
         f"it has its data, on {counted(model.n_users_, 'user', 'users')}{hashed}: interactions can be added and "
         "removed, users forgotten, items retired"
     )
+
+
+def learned_prior(model: Updatable, given: Any = None) -> str | None:
+    """The kind of a model's prior, or of one given in its place, if that is made of the interactions.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aab"), list("xyx"))
+    >>> learned_prior(deql.EASE(l2=1.0, prior=deql.priors.LowPass(1)).fit(data))
+    'lowpass'
+    """
+    prior = as_prior(model.fitted_params_["prior"] if given is None else given)
+    kind = None if prior is None else prior_kind(prior)
+    return None if kind in ("matrix", "model") else kind
+
+
+def prior_again(model: Updatable) -> Setting | str:
+    """How errors call the prior that an update is to be given once more; of a command only features can be asked."""
+    if model.prior_ is not None and model.prior_.features is not None:
+        return Setting("item_features", noun="prior=deql.priors.ItemFeatures(…)")
+    return "prior=…"

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 from deql._system.progress import stages
 from deql.data import Interactions
 from deql.data.changes import Batch, DataChange, add_users, change_data, empty_rows
-from deql.errors import DataError, InaccurateInverseError, ParameterError
-from deql.linalg.gram import user_weights
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting
+from deql.linalg.gram import check_solvable_without_ridge, user_weights
 from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import residual_of, step_residual
@@ -23,7 +23,7 @@ from deql.models.updatable import Updatable, describe_updatable
 from deql.models.update_plan import choose_method
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
 from deql.models.updated_precision import updated_precision
-from deql.models.updated_prior import updated_prior
+from deql.models.updated_prior import updated_prior, weights_after, with_prior_items
 
 __all__ = ["METHODS", "Prepared", "prepare", "update_model"]
 
@@ -31,6 +31,10 @@ METHODS = ("auto", "low rank", "refit")
 
 DRIFT = 1e-3
 """The residual above which rounding has added up: P is then computed anew, or that is advised."""
+
+
+class _DriftedError(Exception):
+    """P would not be exact enough, and a fit can do better; says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,7 @@ class Prepared:
     diagonal: NDArray[np.float64]
 
 
-def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepared:
+def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: Any = None) -> Prepared:
     """What a batch does to the data of a model and to A; errors are raised before anything is changed.
 
     Parameters
@@ -61,6 +65,8 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         With users under the ids that ``data_`` has.
     new_users : bool, default False
         That all users of what is added are new, where the model cannot tell.
+    prior : Prior or array, optional
+        The prior once more.
     """
     data = model.data_
     change = _without_data(model, batch, new_users) if data is None else change_data(data, batch)
@@ -68,6 +74,7 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         raise DataError("nothing would be left to learn from: nothing was changed")
     if not len(change.items):
         raise DataError("no item would be left: nothing was changed")
+    change = with_prior_items(model, change, prior)
     fitted = type(model)(**model.fitted_params_)  # P belongs to these, whatever was set since
     before, after = model._as_learned(change.before), model._as_learned(change.after)
     power, ratio = fitted.user_power, fitted._dropped / (1.0 - fitted._dropped)
@@ -81,6 +88,8 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False) -> Prepa
         diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + by_item
     else:
         diagonal = model._diagonal_of(change.final)
+        if fitted._ridge == 0:
+            check_solvable_without_ridge(change.final, diagonal, fitted._dropped)
     return Prepared(change, gram, diagonal)
 
 
@@ -120,7 +129,7 @@ def plan_update(
     model._check_fitted()
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
-    prepared = prepare(model, batch, new_users=new_users)
+    prepared = prepare(model, batch, new_users=new_users, prior=prior)
     return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
 
 
@@ -150,16 +159,20 @@ def update_model(
     moment = time.time() if now is None else now
     before, notes = model.residual_, []
     taken = plan.method
-    if taken == "low rank":
-        updated = _by_low_rank(model, prepared, prior)
-        taken, note = _checked(updated, model, prepared.change, method, prior)
-        notes += [note] if note else []
     if taken == "refit":
         updated = _refitted(model, prepared.change, prior)
     elif taken == "none":
         updated = model._copy_fitted()
-        updated._kept = prepared.change.final if model._kept is not None else None
-        updated.n_users_ = prepared.change.n_users
+        _take_data(updated, model, prepared)
+        updated._apply_rule()
+    else:
+        may_refit = method == "auto" and prepared.change.final is not None and model._can_refit(prior)
+        try:
+            updated, note = _by_low_rank(model, prepared, prior, may_refit)
+        except _DriftedError as drift:
+            taken, note = "refit", f"{drift}, so P was computed anew."
+            updated = _refitted(model, prepared.change, prior)
+        notes += [note] if note else []
     old = model.updated_
     if taken == "refit":
         state = UpdateState(0, updated.residual_, moment)
@@ -168,23 +181,35 @@ def update_model(
         state = UpdateState(count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment)
     updated.updated_ = state
     model._become(updated)
+    if prior is not None:
+        model._take_prior(prior)
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
 
 
-def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any) -> Updatable:
-    """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ)."""
+def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bool) -> tuple[Updatable, str | None]:
+    """The model with P changed by Woodbury's identity (THEORY: P' = P − P_T·M·(I + P_TT·M)⁻¹·P_Tᵀ), and a note on it.
+
+    _DriftedError is raised where P would not be exact enough and a fit can do better.
+    """
     change = prepared.change
     updated = model._copy_fitted()
     value = 1.0 / begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
-        made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+        towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
+        try:
+            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+        except (InaccurateInverseError, NotPositiveDefiniteError) as error:
+            if may_refit:
+                raise _DriftedError("Rounding had added up to more than P can be changed with") from error
+            raise
         updated.precision_, updated.on_device_ = made.precision, made.on_device
         _take_data(updated, model, prepared)
         updated.residual_ = _residual(updated, model, prepared, made.unchanged)
-        updated.prior_ = updated_prior(model, updated, change, made.steps, prior, stage)
+        note = _checked(updated.residual_, model, may_refit)
+        updated.prior_ = updated_prior(model, updated, change, made.steps, prior, towards, stage)
     updated._apply_rule()
-    updated._move_copies(model, made.on_device)
-    return updated
+    updated._move_copies(model)
+    return updated, note
 
 
 def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None:
@@ -212,22 +237,21 @@ def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchange
     return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 
-def _checked(
-    updated: Updatable, model: Updatable, change: DataChange, method: str, prior: Any
-) -> tuple[str, str | None]:
-    """Whether P is still exact enough, and what is done or advised if not."""
+def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:
+    """What is advised where P is no longer as exact as it should be."""
     fit_residual = model.residual_ if model.updated_ is None else model.updated_.fit_residual
-    limit = max(DRIFT, 4 * fit_residual)
-    if updated.residual_ <= limit:
-        return "low rank", None
-    said = f"rounding had added up to a residual of {updated.residual_:.0e}"
-    if method == "auto" and change.final is not None and model._can_refit(prior):
-        return "refit", f"{said[0].upper()}{said[1:]}, so P was computed anew."
-    if not updated.residual_ <= LARGEST_RESIDUAL:
+    if residual <= max(DRIFT, 4 * fit_residual):
+        return None
+    said = f"Rounding had added up to a residual of {residual:.0e}"
+    if may_refit:
+        raise _DriftedError(said)
+    if not residual <= LARGEST_RESIDUAL:
         raise InaccurateInverseError(
-            f"{said}, more than the {LARGEST_RESIDUAL} that is accepted: fit the model again, or use dtype float64"
+            f"{said[0].lower()}{said[1:]}, more than the {LARGEST_RESIDUAL} that is accepted, so nothing was changed: "
+            "fit the model again, or use ",
+            Setting("dtype", "float64"),
         )
-    return "low rank", f"{said[0].upper()}{said[1:]}: fit the model again soon."
+    return f"{said}: fit the model again soon."
 
 
 def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
@@ -236,5 +260,6 @@ def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
     params = model.fitted_params_ | ({} if prior is None else {"prior": prior})
     fresh = type(model)(**params)
     fresh._fit_on(change.final, model)
+    fresh._move_copies(model)
     fresh._kept = change.final if model._kept is not None else None
     return fresh

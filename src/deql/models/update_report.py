@@ -96,8 +96,7 @@ class UpdatePlan:
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        predicted = ", ".join(f"{way} {show_seconds(value)}" for way, value in self.seconds.items())
-        return f"{self.changes}. {self.reason}" + (f" (predicted: {predicted})" if predicted else "")
+        return f"{self.changes}. {self.reason}"
 
 
 @dataclass(frozen=True)

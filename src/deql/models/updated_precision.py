@@ -74,13 +74,13 @@ def updated_precision(
 
         P, low_rank, retire = on_device, low_rank_step_on_device, retiring_step_on_device
     steps: list[PrecisionStep] = []
+    if extra:  # first, as all other items may go
+        P = P.grown(extra, value, model._store)
+        steps.append(extra)
     if len(retired):
         step = retire(P, retired)
         P = step.precision(P, stage("Retire items"), model._store).without(retired, model._store)
         steps += [step, retired]
-    if extra:
-        P = P.grown(extra, value, model._store)
-        steps.append(extra)
     unchanged = P
     if change.rank:
         step = low_rank(P, change)

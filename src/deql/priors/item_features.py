@@ -25,7 +25,7 @@ from deql.priors.feature_table import MATRIX, FeatureTable, open_features, typed
 from deql.priors.prior import Prior, PriorWeights
 from deql.priors.scaling import fitted_scale
 
-__all__ = ["ItemFeatures"]
+__all__ = ["ItemFeatures", "fitted_weights", "with_columns"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,13 +162,13 @@ class ItemFeatures(Prior):
         columns = self._learn(table, rows[learned])
         features = encode(columns, table.take(rows))
         basis = ridge_basis(csr_array(features[learned]), self.l2, device=device, report=report)
-        space = FeatureSpace(columns, features, basis, 1.0)
-        unscaled = space.weights(learned)
-        # Of columns that nobody has the interactions say nothing.
-        to_fit = replace(unscaled, scale=unscaled.scale * learned, diagonal=unscaled.diagonal * learned)
-        strength = max(fitted_scale(data.matrix, to_fit), 0.0)
-        self._tell(table, data, warm, rows, strength)
-        return replace(space, strength=strength).weights(learned, ~warm)
+        weights = fitted_weights(FeatureSpace(columns, features, basis, 1.0), data.matrix, learned, ~warm)
+        self._tell(table, data, warm, rows, weights)
+        return weights
+
+    def lacks(self, items: NDArray[Any], space: FeatureSpace) -> NDArray[np.bool_]:
+        """Which of a model's items have features and no row in the table: those that were added to the model later."""
+        return (self.opened.rows_of(items) < 0) & (np.diff(space.features.indptr) > 0)
 
     def _learn(self, table: FeatureTable, rows: NDArray[np.int64]) -> tuple[FeatureColumn, ...]:
         raw = table.take(rows)
@@ -186,7 +186,7 @@ class ItemFeatures(Prior):
         data: Interactions,
         warm: NDArray[np.bool_],
         rows: NDArray[np.int64],
-        strength: float,
+        weights: PriorWeights,
     ) -> None:
         """What the table lacks, and what the interactions lack."""
         cold, bare = int((~warm & (rows >= 0)).sum()), data.items[warm & (rows < 0)]
@@ -194,7 +194,7 @@ class ItemFeatures(Prior):
             self._say(f"{table.name}: {counted(cold, 'item', 'items')} that nobody has, known by features alone")
         if len(bare):
             self._say(f"{table.name}: {counted(len(bare), 'item', 'items')} without features ({name_some(bare, 3)})")
-        if strength == 0:
+        if weights.features is not None and weights.features.strength == 0:
             self._say(f"{table.name}: its features say nothing about who has what, so the prior is zero")
 
     def _say(self, text: str) -> None:
@@ -206,6 +206,26 @@ class ItemFeatures(Prior):
     @cached_property
     def _said(self) -> set[str]:
         return set()
+
+
+def fitted_weights(
+    space: FeatureSpace, matrix: csr_array, learned: NDArray[np.bool_], cold: NDArray[np.bool_]
+) -> PriorWeights:
+    """W₀ of features, as strong as fits the interactions best.
+
+    Parameters
+    ----------
+    space : FeatureSpace
+        Of any strength.
+    matrix : csr_array
+        R, users × items.
+    learned, cold : ndarray of bool
+        Which items the basis was learned from, and which nobody has.
+    """
+    unscaled = replace(space, strength=1.0).weights(learned)
+    # Of columns that nobody has the interactions say nothing.
+    to_fit = replace(unscaled, scale=unscaled.scale * learned, diagonal=unscaled.diagonal * learned)
+    return replace(space, strength=max(fitted_scale(matrix, to_fit), 0.0)).weights(learned, cold)
 
 
 def with_columns(data: Interactions, items: NDArray[Any], table: FeatureTable) -> Interactions:

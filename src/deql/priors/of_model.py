@@ -55,7 +55,7 @@ class Model(Prior):
     other: Any
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself, as nothing changes a fitted model: copies of hyper-parameters need no second P."""
+        """Itself: copies of hyper-parameters need no second P."""
         return self
 
     def weights(

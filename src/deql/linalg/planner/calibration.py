@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -17,10 +19,22 @@ from deql.linalg.engines.resources import ProblemSize, Requirement, Resources
 from deql.linalg.parallel_sweep import TASK_FLOPS
 from deql.linalg.sweep import Piece
 
-__all__ = ["Rates", "device_rates", "disk_rates", "measure_rates", "predict", "product_rate"]
+__all__ = [
+    "Rates",
+    "device_rates",
+    "disk_rates",
+    "measure_rates",
+    "memory_rate",
+    "predict",
+    "product_rate",
+    "quick_rates",
+]
 
 _SECONDS = 0.25
 """For each thing that is measured."""
+
+_BRIEF = 0.04
+"""Where a decision depends on it that itself saves little more than the time of the measurement."""
 
 _OVERHEAD = 1.15
 """Of a whole fit over n³ flops at the rate of large products: panels, pivots and passes over memory."""
@@ -32,10 +46,11 @@ Rates = dict[str, float]
 """Flops or bytes in a second by what was measured."""
 
 
-def product_rate(dtype: str, tile: int) -> float:
+def product_rate(dtype: str, tile: int, seconds: float = _SECONDS) -> float:
     """Flops in a second of products as the sweep makes them, by as many threads as it would use.
 
     What all of them did over all of the time counts, not the quickest product: on a busy machine a fit gets no more.
+    They are measured for ``seconds``, after as long a time in which processors come to speed.
 
     Examples
     --------
@@ -58,12 +73,32 @@ def product_rate(dtype: str, tile: int) -> float:
                 count += 1
             return count / (perf_counter() - begin)
 
-        products_in(_SECONDS)  # processors take some time to come to speed
-        done[first] = products_in(_SECONDS)
+        products_in(seconds)
+        done[first] = products_in(seconds)
 
     with blas_limited(1):
         run_slices(work, range(threads + 1))
     return float(2 * rows * width * width * done.sum())
+
+
+def memory_rate(size: int = 2**24) -> float:
+    """Bytes in a second of copies into memory that was not in use, by all threads: what a second store of P takes.
+
+    Examples
+    --------
+    >>> memory_rate(2**20) > 1e6
+    True
+    """
+    source = np.ones(size, np.uint8)
+    bounds = np.linspace(0, size, thread_count() + 1).astype(int).tolist()
+
+    def copy() -> float:
+        begin = perf_counter()
+        into = np.frombuffer(mmap.mmap(-1, size), np.uint8)  # an allocator may hand out memory that was in use
+        run_slices(lambda first, last: np.copyto(into[first:last], source[first:last]), bounds)
+        return perf_counter() - begin
+
+    return size / min(copy() for _ in range(3))
 
 
 def disk_rates(folder: Path, size: int = 2**26) -> tuple[float, float]:
@@ -151,6 +186,23 @@ def measure_rates(needs: list[Requirement], size: ProblemSize, resources: Resour
         rates["write"], rates["read"] = disk_rates(resources.folder)
     if "torch" in usable:
         rates["device"], rates["copy"] = device_rates(device, size.dtype)
+    return rates
+
+
+@lru_cache(maxsize=16)
+def quick_rates(engine: str, dtype: str, tile: int, folder: Path, device: str) -> Rates:
+    """The rates of one engine, and of memory, measured in about a tenth of a second, once in a process.
+
+    Examples
+    --------
+    >>> sorted(quick_rates("memory", "float32", 64, Path(tempfile.gettempdir()), "cpu"))
+    ['memory', 'products']
+    """
+    rates: Rates = {"memory": memory_rate(), "products": product_rate(dtype, tile, _BRIEF)}
+    if engine == "disk":
+        rates["write"], rates["read"] = disk_rates(folder, 2**24)
+    if engine == "torch":
+        rates["device"], rates["copy"] = device_rates(device, dtype)
     return rates
 
 
