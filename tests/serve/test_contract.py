@@ -104,10 +104,11 @@ def test_tokens_are_described_where_they_are_wanted(described):
             assert "401" not in operation["responses"]
         else:
             schemes = {name for way in operation["security"] for name in way}
-            bearer_only = path.startswith("/v1/admin/")
+            bearer_only = path.startswith("/v1/admin/") or path == "/v1/update"
             assert schemes == (set() if path == "/health" else {"bearer"} if bearer_only else {"bearer", "basic"})
             assert ("401" in operation["responses"]) == bool(schemes)
-    assert ("/v1/admin/reload" in document["paths"]) == (token is not None)
+    for path in ("/v1/admin/reload", "/v1/update"):
+        assert (path in document["paths"]) == (token is not None)
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +126,7 @@ VALID = {
     "/v1/recommend": {"histories": [["egg", "tea"]], "k": 3, "explain": 2},
     "/v1/explain": {"history": ["egg", "tea"], "item": "oat"},
     "/v1/admin/reload": None,
+    "/v1/update": {"add": [{"user": "ann", "item": "tea", "weight": 2}], "forget_users": ["bob"]},
 }
 
 
@@ -133,7 +135,9 @@ VALID = {
 @hypothesis.given(data=st.data())
 def test_no_body_is_answered_with_a_500(asker, path, data):
     """Any JSON at all, and bodies of which one field is anything."""
-    properties = {"/v1/recommend": "RecommendRequest", "/v1/explain": "ExplainRequest"}
+    properties = {
+        "/v1/recommend": "RecommendRequest", "/v1/explain": "ExplainRequest", "/v1/update": "UpdateRequest",
+    }  # fmt: skip
     body = data.draw(JSON)
     if path in properties and data.draw(st.integers(0, 4)):
         names = schema.raw_schema["components"]["schemas"][properties[path]]["properties"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import deql
-from tests.serve.browsing import CURVE, FIRST, NAMES, best, chips, listed
+from tests.serve.browsing import CURVE, FIRST, IMAGE, NAMES, best, chips, listed
 
 pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
 pytest.importorskip("uvicorn", reason="the page is tested on a real server")
@@ -182,3 +184,44 @@ def test_a_model_without_a_prior_has_no_slider_for_it(visit, model):
     with visit("/#h=egg&k=5&prior=0.9") as page:
         assert page.locator("#prior").count() == 0
         assert listed(page) == best(model, ["egg"], k=5)
+
+
+def test_how_long_ago_the_model_was_updated(visit, serving, shopping):
+    updated = deql.EASE(l2=1.0).fit(shopping, keep_data=True)
+    updated.update(forget_users=["u1"])
+    updated.updated_ = replace(updated.updated_, time=time.time() - 150)
+    serving(updated, FIRST)
+    with visit() as page:
+        said = page.locator("#model time")
+        assert page.locator("#model").inner_text().endswith("interactions, updated 2 minutes ago")
+        assert said.get_attribute("datetime").startswith(time.strftime("%Y-", time.gmtime()))
+        assert said.get_attribute("title")
+        page.clock.install()
+        page.reload()
+        page.wait_for_selector(".row")
+        page.clock.fast_forward("01:00:00")
+        page.wait_for_function("() => document.querySelector('#model time').textContent === '1 hour ago'")
+        page.clock.fast_forward(72 * 3600 * 1000)
+        page.wait_for_function("() => document.querySelector('#model time').textContent === '3 days ago'")
+
+
+def test_a_model_that_was_never_updated_says_nothing_of_it(visit):
+    with visit() as page:
+        assert "updated" not in page.locator("#model").inner_text()
+
+
+def test_an_open_page_follows_an_update(visit, toy, tmp_path):
+    deql.EASE(1.0).fit(toy, keep_data=True).save(tmp_path / "shop.deql")
+    running = Server(tmp_path / "shop.deql", tmp_path / "log", token="secret").wait()
+    told = {"username": "me", "password": "secret"}
+    try:
+        with visit("/#h=tea&k=3", at=f"http://127.0.0.1:{running.port}", http_credentials=told) as page:
+            batch = {"add": [{"user": "zoe", "item": "tea"}, {"user": "zoe", "item": IMAGE}]}
+            assert running.ask("POST", "/update", json.dumps(batch).encode())[0] == 200
+            page.locator("#search").fill("img")
+            page.wait_for_function("() => document.querySelector('#model time')?.textContent === 'just now'")
+            page.locator("#search").fill("img")
+            page.wait_for_selector("#found li")
+            assert IMAGE in page.locator("#found").inner_text()
+    finally:
+        running.close()

@@ -23,7 +23,7 @@ __all__ = ["age_model"]
 _REASONS = {
     "none": "Interactions count in full at that moment already.",
     "data": "Every interaction fades, so P is computed anew from the data.",
-    "itself": "Every interaction fades, so P is computed anew, from itself, as the model does not have its data.",
+    "itself": "Every interaction fades, so P is computed anew, from P itself.",
 }
 
 
@@ -64,7 +64,8 @@ def age_model(model: Updatable, until: float, now: float | None = None) -> Updat
     model._become(aged)
     method = "none" if how == "none" else "refit"
     plan = UpdatePlan(method, _REASONS[how], Changes(0, 0, 0, 0, 0, 0, 0), 0, 0, len(model.items_), {}, {})
-    return UpdateReport(plan, method, time.perf_counter() - begin, before, model.residual_, state)
+    note = f"Interactions count in full at {until:.15g}."
+    return UpdateReport(plan, method, time.perf_counter() - begin, before, model.residual_, state, (note,))
 
 
 def _factor(half_life: float | str, before: float, until: float) -> float:

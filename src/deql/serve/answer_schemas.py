@@ -19,6 +19,7 @@ __all__ = [
     "ReloadAnswer",
     "SimilarAnswer",
     "StatusAnswer",
+    "UpdateAnswer",
 ]
 
 
@@ -120,6 +121,7 @@ class ModelAnswer(BaseModel):
     data: _Data
     checksum: str
     loaded: str
+    updated: str | None = Field(description="When it was last updated since its fit; null if never.")
     version: str
     rule: dict[str, Any] | None
     prior: str | None = Field(description="The prior that it was fitted with.")
@@ -187,6 +189,46 @@ class ReloadAnswer(BaseModel):
     workers: int
     seconds: float
     models: list[_Reloaded]
+
+
+class _Changes(BaseModel):
+    added: int = Field(description="Interactions.")
+    removed: int
+    new_users: int
+    changed_users: int
+    forgotten_users: int
+    new_items: int
+    retired_items: int
+
+
+class _UpdatePlan(BaseModel):
+    method: str
+    reason: str = Field(description="Why that one, in a sentence.")
+    changes: _Changes
+    rank: int = Field(description="Columns by which P changes.")
+    touched: int = Field(description="Items whose columns of the Gram matrix change.")
+    n_items: int
+    seconds: dict[str, float | str] = Field(description="Predicted, of each method.")
+    memory: dict[str, int] = Field(description="Predicted bytes beside the model, of each method.")
+
+
+class _UpdateReport(BaseModel):
+    plan: _UpdatePlan
+    method: str = Field(description='"low rank", "refit", or "none" where P stays as it is.')
+    seconds: float
+    residual_before: float | None
+    residual: float | None = Field(description="How far P·A is from the identity.")
+    notes: list[str]
+
+
+class UpdateAnswer(BaseModel):
+    """What an update did; ``checksum`` is that of the model that is served, and in the file, from now on."""
+
+    model: str = Field(description="The name of the model.")
+    checksum: str
+    workers: int
+    seconds: float = Field(description="From the request to the swap.")
+    report: _UpdateReport
 
 
 class _Error(BaseModel):

@@ -20,11 +20,12 @@ from starlette.staticfiles import StaticFiles
 import deql
 from deql._system.formatting import as_json
 from deql.errors import name_some
+from deql.models.linear import LinearAutoencoder
 from deql.serve import answer_schemas, answers, openapi, schemas
 from deql.serve.errors import add_errors
 from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import Metrics
-from deql.serve.request_context import CHECKSUM, PARSED
+from deql.serve.request_context import CHECKSUM, PARSED, UPDATE
 from deql.serve.schemas import ApiError
 from deql.serve.serving_model import ModelHolder, Query, ServingModel
 from deql.serve.settings import Settings
@@ -84,7 +85,7 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
     holder : ModelHolder
         Where the model is.
     settings : Settings
-        Limits, and whether there is a token: the admin endpoint exists only then.
+        Limits, and whether there is a token: models are reloaded and updated only then.
     metrics : Metrics, optional
         Where things are counted; new ones if none are given.
     """
@@ -105,6 +106,8 @@ def create_app(holder: ModelHolder, settings: Settings, metrics: Metrics | None 
     _add_models(api, holder, settings, long_answers)
     if settings.token is not None:
         _add_admin(api, holder)
+    else:
+        _refuse_updates(api)
     _add_operations(api, holder, metrics)
     _add_page(api)
     return RequestMiddleware(api, settings, metrics)
@@ -215,6 +218,32 @@ def _add_admin(api: FastAPI, holder: ModelHolder) -> None:
             return _json(await holder.reload())
         except ReloadError as error:
             raise ApiError(409, "model_rejected", str(error)) from None
+
+    @api.post(
+        UPDATE,
+        tags=["operations"],
+        **_answers(answer_schemas.UpdateAnswer, 400, 404, 409, 413, 415, 422, 500),
+    )
+    async def update_model(request: Request, asked: schemas.UpdateRequest) -> Response:
+        """Have a model follow changes of its data: it becomes what a fit on the changed data gives.
+
+        The model's file is written anew, whole or not at all, and taken up by all workers; requests are answered
+        meanwhile, from the model as it was. Whoever asks may leave: the update goes on.
+        """
+        await _no_query(request)
+        serving = _asked_for(request, holder, asked.model)
+        if not isinstance(serving.model, LinearAutoencoder):
+            kind = type(serving.model).__name__
+            raise ApiError(422, "not_updatable", f"a {kind} cannot be updated: fit it again and reload it")
+        return _json(await holder.update(serving.served_as, asked.batch))
+
+
+def _refuse_updates(api: FastAPI) -> None:
+    @api.post(UPDATE, include_in_schema=False)
+    async def update_model() -> Response:
+        raise ApiError(
+            403, "token_required", "models are updated only where there is a token: start the server with --token"
+        )
 
 
 def _add_operations(api: FastAPI, holder: ModelHolder, metrics: Metrics) -> None:

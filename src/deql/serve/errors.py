@@ -29,7 +29,9 @@ def add_errors(api: FastAPI, holder: ModelHolder) -> None:
 
     @api.exception_handler(ApiError)
     async def of_api(request: Request, error: ApiError) -> Response:
-        return error_response(error.status, error.code, error.message)
+        # How long an update takes nobody knows; the next one may well be asked for a little later.
+        headers = {"Retry-After": "5"} if error.code == "update_running" else None
+        return error_response(error.status, error.code, error.message, headers)
 
     @api.exception_handler(Exception)
     async def of_ours(request: Request, error: Exception) -> Response:
@@ -84,7 +86,8 @@ def _validation_message(error: RequestValidationError) -> str:
     first = found[0]
     what = first["msg"][:1].lower() + first["msg"][1:]
     if first["loc"][-1] in _KINDS_OF_ID:
-        what = "an item id must be an integer or text"
+        of_user = not {"user", "forget_users"}.isdisjoint(first["loc"])
+        what = f"{'a user' if of_user else 'an item'} id must be an integer or text"
     more = f" (and {len(places) - 1:,} more)" if len(places) > 1 else ""
     return f"{name_some([place])[1:-1]}: {what}{more}"
 

@@ -146,9 +146,9 @@ class RequestMiddleware:
     def _turn(self, request: RequestContext) -> AbstractAsyncContextManager[None]:
         """Parsing a long body stops the event loop for a moment: others are answered between two of them.
 
-        What administers parses none, and may take minutes.
+        A reload parses none, and may take minutes.
         """
-        return self._parsing(request) if len(request.body) > _LONG_BODY and not request.is_admin else nullcontext()
+        return self._parsing(request) if len(request.body) > _LONG_BODY and request.is_parsed else nullcontext()
 
     @asynccontextmanager
     async def _parsing(self, request: RequestContext) -> AsyncIterator[None]:

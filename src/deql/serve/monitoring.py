@@ -25,6 +25,7 @@ __all__ = [
     "FOLDER",
     "JsonLogFormatter",
     "Metrics",
+    "UpdateMetrics",
     "configure_logs",
     "forget_process",
     "log",
@@ -36,6 +37,7 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable by which workers find the folder; prometheus_client's own."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0)
+_UPDATE_SECONDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 _LOGGER = logging.getLogger("deql.serve")
@@ -170,6 +172,24 @@ def reload_counter() -> prometheus.Counter:
     return prometheus.Counter(
         "deql_reloads", "Reloads of the model file.", ["outcome"], registry=prometheus.CollectorRegistry()
     )
+
+
+class UpdateMetrics:
+    """Counts updates of served models and their seconds; for the supervisor."""
+
+    def __init__(self) -> None:
+        own = prometheus.CollectorRegistry()
+        self._updates = prometheus.Counter("deql_updates", "Updates of models.", ["outcome"], registry=own)
+        self._seconds = prometheus.Histogram(
+            "deql_update_seconds", "From a batch of changes to the swap of its model.", registry=own,
+            buckets=_UPDATE_SECONDS,
+        )  # fmt: skip
+
+    def done(self, outcome: str, seconds: float) -> None:
+        """Count one: ``updated``, ``refused`` or ``failed``; the seconds are those of models that were updated."""
+        self._updates.labels(outcome).inc()
+        if outcome == "updated":
+            self._seconds.observe(seconds)
 
 
 def notify_systemd(*lines: str) -> None:

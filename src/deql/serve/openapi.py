@@ -7,6 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from deql.serve.request_context import is_admin
+
 __all__ = ["complete", "operation_id"]
 
 _SCHEMES = {
@@ -49,9 +51,8 @@ def complete(api: FastAPI, *, has_token: bool) -> None:
 def _complete_one(path: str, operation: dict[str, Any], has_token: bool) -> None:
     responses = operation["responses"]
     if has_token:
-        is_admin = path.startswith("/v1/admin/")  # no Basic: browsers send it unasked
-        bearer: list[dict[str, list[str]]] = [{"bearer": []}]
-        operation["security"] = [] if path == "/health" else bearer if is_admin else [*bearer, {"basic": []}]
+        bearer: list[dict[str, list[str]]] = [{"bearer": []}]  # alone, as browsers send Basic unasked
+        operation["security"] = [] if path == "/health" else bearer if is_admin(path) else [*bearer, {"basic": []}]
         if path != "/health":
             responses["401"] = _error("No token, or not the right one")
     else:

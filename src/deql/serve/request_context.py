@@ -22,7 +22,9 @@ __all__ = [
     "PARSED",
     "STARTED",
     "TARGET",
+    "UPDATE",
     "RequestContext",
+    "is_admin",
     "new_id",
     "refusal",
     "too_long",
@@ -54,8 +56,13 @@ _ABSOLUTE = re.compile(
     re.IGNORECASE,
 )
 
-_UNVERSIONED = re.compile(r"/(recommend|explain|items|model|admin)(?=/|\Z)")
-"""Paths as they were before there were versions; they mean the first."""
+_UNVERSIONED = re.compile(r"/(recommend|explain|items|model|admin|update)(?=/|\Z)")
+"""Paths without a version, as they were before there were any; they mean the first."""
+
+UPDATE = "/v1/update"
+"""Where batches of changes are sent."""
+
+_ADMIN = "/v1/admin/"
 
 _PAGES = frozenset({"/", "/docs"})
 _ELSEWHERE = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -144,7 +151,12 @@ class RequestContext:
     @property
     def is_admin(self) -> bool:
         """Whether something is to be changed."""
-        return _is_admin(self.path)
+        return is_admin(self.path)
+
+    @property
+    def is_parsed(self) -> bool:
+        """Whether the body, if there is one, is looked at."""
+        return not self.path.startswith(_ADMIN)
 
     @property
     def has_body(self) -> bool:
@@ -233,7 +245,7 @@ def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
     """
     headers = {}
     if error.status == 401:  # what administers takes no Basic: browsers send it unasked
-        asked_for = "Bearer" if _is_admin(path) else "Basic"
+        asked_for = "Bearer" if is_admin(path) else "Basic"
         charset = ', charset="UTF-8"' if asked_for == "Basic" else ""
         headers["WWW-Authenticate"] = f'{asked_for} realm="deql"{charset}'
     if error.status == 503:
@@ -243,8 +255,9 @@ def refusal(error: ApiError, path: str = "", *, last: bool = False) -> Response:
     return error_response(error.status, error.code, error.message, headers)
 
 
-def _is_admin(path: str) -> bool:
-    return path.startswith("/v1/admin/")
+def is_admin(path: str) -> bool:
+    """Whether something is to be changed at this path: for that a token must be shown as no browser does by itself."""
+    return path.startswith(_ADMIN) or path == UPDATE
 
 
 def with_security_headers(headers: Headers, request_id: str, path: str = "") -> Headers:

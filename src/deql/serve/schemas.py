@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NotRequired
 
 from pydantic import (
     BaseModel,
@@ -37,11 +37,15 @@ __all__ = [
     "RuleOverrides",
     "RuleQuery",
     "SimilarQuery",
+    "UpdateRequest",
     "error_response",
 ]
 
 Item = StrictInt | StrictStr
 """A model's item ids are integers or text; true is not 1 here, and 1.0 neither."""
+
+User = StrictInt | StrictStr
+"""Ids of users, likewise."""
 
 Items = TypeAliasType("Items", Annotated[list[Item], FailFast()])
 """Looked at up to the first that is wrong: of half a million errors one would be told."""
@@ -65,11 +69,40 @@ class WeightedItem(TypedDict):
     ]
 
 
-def _only_known_names(given: Any) -> Any:
+class UserItem(TypedDict):
+    """An interaction by who it is of and with what."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    user: User
+    item: Item
+
+
+class NewInteraction(UserItem):
+    """An interaction that comes."""
+
+    weight: NotRequired[
+        Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False, description="1 if it is not given.")]
+    ]
+    time: NotRequired[
+        Annotated[
+            float,
+            Field(
+                ge=-1e15, le=1e15, allow_inf_nan=False, description="As the data have it: of files seconds since 1970."
+            ),
+        ]
+    ]
+
+
+def _only_names_of(kind: Any) -> BeforeValidator:
     """Stop at the first name that is not known, however many there are."""
-    if isinstance(given, dict):
-        _refuse_unknown(given, WeightedItem.__annotations__)
-    return given
+
+    def check(given: Any) -> Any:
+        if isinstance(given, dict):
+            _refuse_unknown(given, kind.__annotations__)
+        return given
+
+    return BeforeValidator(check)
 
 
 WEIGHTED = "weighted"
@@ -78,7 +111,7 @@ WEIGHTED = "weighted"
 History = TypeAliasType(
     "History",
     Annotated[
-        list[Item | Annotated[WeightedItem, BeforeValidator(_only_known_names), Tag(WEIGHTED)]],
+        list[Item | Annotated[WeightedItem, _only_names_of(WeightedItem), Tag(WEIGHTED)]],
         FailFast(),
     ],
 )
@@ -189,6 +222,44 @@ class ExplainRequest(RuleChange):
     strict: Annotated[bool, Field(description="Refuse unknown items, instead of leaving them out and naming them.")] = (
         False
     )
+
+
+class UpdateRequest(ModelChoice):
+    """Changes of the data that a model is to follow: all of them, or none."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"add": [{"user": "gimp", "item": "libheif1"}], "remove": [{"user": "gimp", "item": "libgtk2.0-0"}]},
+                {"forget_users": ["gimp"], "retire_items": ["libgtk2.0-0"]},
+            ]
+        }
+    )
+
+    add: Annotated[
+        list[Annotated[NewInteraction, _only_names_of(NewInteraction)]], FailFast(),
+        Field(description="Interactions that come, of users and items known or new. One that is there adds up."),
+    ] = []  # fmt: skip
+    remove: Annotated[
+        list[Annotated[UserItem, _only_names_of(UserItem)]], FailFast(),
+        Field(description="Interactions that go, before others come: one in both is replaced."),
+    ] = []  # fmt: skip
+    forget_users: Annotated[list[User], FailFast(), Field(description="Users who go with everything.")] = []
+    retire_items: Annotated[list[Item], FailFast(), Field(description="Items that go with everything.")] = []
+    new_users: Annotated[
+        bool,
+        Field(description="That all users of add are new: needed where the model was saved without its data."),
+    ] = False
+
+    @property
+    def batch(self) -> dict[str, Any]:
+        """What is to change, as plain values; ApiError if that is nothing."""
+        batch = self.model_dump(exclude={"model"})
+        if not any(batch[name] for name in ("add", "remove", "forget_users", "retire_items")):
+            raise ApiError(
+                422, "invalid_request", "there is nothing to change: give add, remove, forget_users or retire_items"
+            )
+        return batch
 
 
 class FromQuery(ModelChoice):

@@ -191,6 +191,15 @@ class ServingModel:
         prior = as_prior(self.model.fitted_params_["prior"])
         return prior_spec(prior) if isinstance(prior, SavedPrior) else repr(prior)
 
+    @property
+    def updated(self) -> str | None:
+        """When the model was last updated since its fit; None if never."""
+        state = getattr(self.model, "updated_", None)
+        try:
+            return None if state is None else datetime.fromtimestamp(state.time, UTC).isoformat(timespec="seconds")
+        except (OverflowError, ValueError, OSError):  # a file may say any number
+            return None
+
     def ruled(self, rule: RuleOverrides) -> Recommender:
         """The model with another rule on the same P: O(n) the first time, then remembered for a while."""
         changes = {name: value for name, value in rule._asdict().items() if value is not None}
@@ -253,7 +262,8 @@ class ServingModel:
                 "users": model.n_users_, "items": len(self.items), "interactions": int(model.item_counts_.sum()),
                 "titles": self.titles is not None, "ids": "integers" if isinstance(self.items[0], int) else "text",
             },
-            "checksum": self.checksum, "loaded": self.loaded.isoformat(timespec="seconds"), "rule": self.rule,
+            "checksum": self.checksum, "loaded": self.loaded.isoformat(timespec="seconds"), "updated": self.updated,
+            "rule": self.rule,
             "prior": self.prior,
             "example": [self.name(column) for column in self.example], "note": self.note,
             "curve": self.curve is not None,
@@ -278,11 +288,18 @@ class ModelHolder:
         The first is that of requests that name none.
     reload : async callable, optional
         Has the files read again, by every worker; returns what to answer, raises ReloadError.
+    update : async callable, optional
+        Has a batch applied to the model of a name, and that served by every worker; likewise, raises ApiError.
     """
 
-    def __init__(self, *models: ServingModel, reload: Callable[[], Awaitable[dict[str, Any]]] | None = None) -> None:
+    def __init__(
+        self,
+        *models: ServingModel,
+        reload: Callable[[], Awaitable[dict[str, Any]]] | None = None,
+        update: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]] | None = None,
+    ) -> None:
         self._models = {model.served_as: model for model in models}
-        self.reload = reload or _no_reload
+        self.reload, self.update = reload or _no_reload, update or _no_update
 
     @property
     def current(self) -> ServingModel | None:
@@ -331,3 +348,7 @@ def _release_later(held: list[Recommender]) -> None:
 
 async def _no_reload() -> dict[str, Any]:
     raise ReloadError("this server was not started from a model file, so it has none to reload")
+
+
+async def _no_update(name: str, batch: dict[str, Any]) -> dict[str, Any]:
+    raise ApiError(409, "model_rejected", "this server was not started from a model file, so it has none to update")

@@ -58,7 +58,7 @@ class Settings:
     threads : int or None
         Threads of each; None divides the processors among the workers.
     token : str or None
-        What requests must show; without one there are no admin endpoints.
+        What requests must show; without one nothing can be reloaded or updated by a request.
     timeout : float
         Seconds for a request, from its first byte to its answer.
     grace : float

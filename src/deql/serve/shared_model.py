@@ -1,7 +1,7 @@
 """The same models for all workers: the supervisor hands them to each that starts, and another one to all at once.
 
 uvicorn's process manager has no notion of that. So each worker connects to the supervisor, which asks it to prepare a
-model and then to take it up; whoever asks for a reload connects for that alone.
+model and then to take it up; whoever asks for a reload, or an update, connects for that alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, Listener
@@ -153,6 +153,8 @@ class SharedModel:
     ----------
     refused : str or None
         Why a worker that started would not serve one of the models: others would not, either.
+    answers : dict of callables
+        What is answered to workers that ask, by the kind of the question: each is called in a thread of its own.
     """
 
     def __init__(
@@ -170,6 +172,7 @@ class SharedModel:
         self._reloading = threading.Lock()
         self._answered: float | None = None  # when the first worker answered what all are asked
         self._last_began, self._last_answer = 0.0, {"refused": ""}
+        self.answers: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"reload": lambda body: self.reload()}
         threading.Thread(target=self._accept, name="control", daemon=True).start()
 
     def close(self) -> None:
@@ -207,9 +210,9 @@ class SharedModel:
     def _converse(self, connection: Connection) -> None:
         with contextlib.suppress(OSError, EOFError, WorkerError):  # a worker that fails has logged why, and is replaced
             body, _ = receive(connection)
-            if body["kind"] == "reload":
+            if body["kind"] in self.answers:
                 with connection:
-                    send(connection, self.reload())
+                    send(connection, self.answers[body["kind"]](body))
             else:
                 self.admit(WorkerProcess(connection, body["pid"], self.is_left))
 
@@ -240,16 +243,33 @@ class SharedModel:
         with self._reloading:
             if self._last_began < asked:  # else one that began meanwhile, while this one waited, is the answer
                 self._last_began = time.monotonic()
-                self.is_reloading = True
-                notify_systemd("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
-                self._last_answer = self._reload_and_tell()
-                notify_systemd("READY=1")
-                self.is_reloading = False
+                with self._announced():
+                    self._last_answer = self._reload_and_tell()
             return self._last_answer
 
-    def _reload_and_tell(self) -> dict[str, Any]:
+    def take_up(self, name: str) -> None:
+        """Read one file again, after a reload that is under way; raises what is wrong with it. For a thread, too."""
+        with self._reloading, self._announced():
+            self._reload_one(name)
+
+    def copy_of(self, name: str) -> tuple[int, str]:
+        """The copy that a model is served from, opened once more, and its checksum."""
+        with self._handing:
+            return os.dup(self.current[name].files["model"]), self.current[name].checksum
+
+    @contextlib.contextmanager
+    def _announced(self) -> Iterator[None]:
         if sys.platform == "linux":  # elsewhere only whole processes have a priority
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        self.is_reloading = True
+        notify_systemd("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            yield
+        finally:
+            notify_systemd("READY=1")
+            self.is_reloading = False
+
+    def _reload_and_tell(self) -> dict[str, Any]:
         began, models, refused = time.monotonic(), [], []
         for name in self._settings.models:  # one after the other: beside the old ones there is one new one at most
             try:

@@ -26,6 +26,7 @@ from deql.serve.pulse import Pulses
 from deql.serve.settings import Settings
 from deql.serve.shared_model import SharedModel
 from deql.serve.snapshot import Snapshot
+from deql.serve.updates import Updates
 
 __all__ = ["Supervisor"]
 
@@ -69,6 +70,8 @@ class Supervisor:
         prepare_counts(folder, settings.workers)
         self._pulses = Pulses(lambda pid: self._share.is_ready(pid))
         self._share = SharedModel(settings, first, folder, self._on_ready, self._pulses.silence)
+        self._updates = Updates(settings, self._share)
+        self._share.answers["update"] = lambda body: self._updates.update(body["name"], body["batch"])
         # Under nohup, which has hangups ignored, the server should outlive its terminal.
         self._ends_with_terminal = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _has_terminal()
         self._saying = threading.Lock()
@@ -186,6 +189,7 @@ class Supervisor:
         log("stop", exit=self._exit_code)
         notify_systemd("STOPPING=1")
         self._listener.close()
+        self._updates.close()  # who waits for one is answered while workers end
         self._manager.terminate_all()
         latest = time.monotonic() + self._settings.grace + 3
         while self._alive():

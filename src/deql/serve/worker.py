@@ -26,6 +26,7 @@ from deql.serve.api import create_app
 from deql.serve.middleware import RequestMiddleware
 from deql.serve.monitoring import FOLDER, Metrics, log
 from deql.serve.rehearsal import rehearse
+from deql.serve.schemas import ApiError
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings
 from deql.serve.shared_model import CONTROL, receive, send
@@ -33,8 +34,8 @@ from deql.serve.snapshot import ReloadError, attach_rows, path_of
 
 __all__ = ["create_worker_app"]
 
-_RELOADS_AT_ONCE = 8
-"""Requests for a reload that wait for it; others wait for these."""
+_ASKING_AT_ONCE = 8
+"""Requests for reloads and updates that wait for the supervisor; others wait for these."""
 
 
 _OTHER_FILES = 256
@@ -68,8 +69,8 @@ class _Worker:
         _allow_files(settings.connections + _OTHER_FILES)
         set_threads(settings.threads or max(1, thread_count() // settings.workers))
         self._metrics = Metrics()
-        self._holder = ModelHolder(reload=self._reload)
-        self._reloads = ThreadPoolExecutor(_RELOADS_AT_ONCE, "reload")
+        self._holder = ModelHolder(reload=self._reload, update=self._update)
+        self._asking = ThreadPoolExecutor(_ASKING_AT_ONCE, "asking")
         self.app = create_app(self._holder, settings, self._metrics)
         gc.freeze()  # what stays for good: collections need not look at it, and are short
         self._next: ServingModel | None = None
@@ -120,15 +121,25 @@ class _Worker:
         self._metrics.serving(new.served_as, len(new.items))
 
     async def _reload(self) -> dict[str, Any]:
-        return await asyncio.get_running_loop().run_in_executor(self._reloads, self._ask_reload)
-
-    def _ask_reload(self) -> dict[str, Any]:
-        with self._connect({"kind": "reload"}) as supervisor:
-            answer, _ = receive(supervisor)
+        answer = await self._ask({"kind": "reload"})
         if "refused" in answer:
             raise ReloadError(answer["refused"])
         result: dict[str, Any] = answer["result"]
         return result
+
+    async def _update(self, name: str, batch: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._ask({"kind": "update", "name": name, "batch": batch})
+        if "refused" in answer:
+            raise ApiError(**answer["refused"])
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        return await asyncio.get_running_loop().run_in_executor(self._asking, self._answer_to, body)
+
+    def _answer_to(self, body: dict[str, Any]) -> dict[str, Any]:
+        with self._connect(body) as supervisor:
+            return receive(supervisor)[0]
 
 
 def _allow_files(wanted: int) -> None:

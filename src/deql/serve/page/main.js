@@ -1,5 +1,6 @@
 /** The page: one state, and the panels that follow it. */
 
+import { ago } from "./ago.js";
 import { ask, latest, use, withQuery } from "./api.js";
 import { calm, trouble } from "./banner.js";
 import { beside, choice } from "./beside.js";
@@ -26,7 +27,8 @@ function introduce(model, models) {
   const words = Object.entries(model.parameters).filter(told).map(said);
   if (model.prior) words.push(model.prior);
   const data = ["user", "item", "interaction"].map((noun) => many(model.data[`${noun}s`], noun)).join(", ");
-  const about = el("span", { class: "data" }, ` ${data}`);
+  const updated = model.updated ? [", updated ", ago(new Date(model.updated))] : [];
+  const about = el("span", { class: "data" }, ` ${data}`, ...updated);
   const pick = (name) => change({ model: name, beside: null, ...OWN });
   const kind = models.length > 1 ? choice(models, model.name, "Model", pick) : el("b", {}, model.model);
   byId("model").replaceChildren(kind, ` ${words.join(" · ")}`, about);
