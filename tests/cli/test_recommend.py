@@ -8,7 +8,7 @@ import pytest
 
 import deql
 from deql.cli import run
-from deql.cli.user_ids import read_user_ids
+from deql.cli.user_ids import read_ids
 from tests.cli.test_cli import answer, refusal
 
 
@@ -60,13 +60,13 @@ def test_users_of_a_table_with_a_column_of_them(tmp_path, kept):
     frame.write_csv(tmp_path / "users.csv")
     frame.write_csv(tmp_path / "users.tsv", separator="\t")
     for name in ("users.parquet", "users.csv", "users.tsv"):
-        assert read_user_ids(tmp_path / name, known) == ["dee", "ann"]
+        assert read_ids(tmp_path / name, known) == ["dee", "ann"]
 
 
 def test_users_with_numbers(tmp_path):
     (tmp_path / "users").write_text("7\n008\nann\n")
-    assert read_user_ids(tmp_path / "users", np.array([7, 8])) == [7, 8, "ann"]
-    assert read_user_ids(tmp_path / "users", np.array(["7"], object)) == ["7", "008", "ann"]
+    assert read_ids(tmp_path / "users", np.array([7, 8])) == [7, 8, "ann"]
+    assert read_ids(tmp_path / "users", np.array(["7"], object)) == ["7", "008", "ann"]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "ndjson"])
@@ -147,7 +147,7 @@ def test_ids_of_users_in_a_table_of_another_country(tmp_path):
     path = tmp_path / "users.csv"
     path.write_bytes("Größe;user\n1;jörg\n2;ann\n".encode("latin-1"))
     known = np.array(["ann", "jörg"], object)
-    assert read_user_ids(path, known, "latin-1") == ["jörg", "ann"]
+    assert read_ids(path, known, "latin-1") == ["jörg", "ann"]
 
 
 @pytest.mark.parametrize(

@@ -356,6 +356,34 @@ def _commands() -> list[Operation]:
         assert (folder / "a.split").read_bytes() == before["a.split"]
         deql.load(folder / "best.deql")  # the old or the new
 
+    def with_model(folder: Path) -> None:
+        model = deql.EASE(l2=1.0).fit(interactions(), keep_data=True)
+        model.save(folder / "shop.deql")
+        (folder / "user").write_text(f"{model.data_.users[0]}\n")
+
+    def forget(folder: Path) -> None:
+        """Forget, and say so in the journal, unless an earlier try has done so after all."""
+        asked = ("--forget-users", "user", "--journal", "log", "-o", "new.deql")
+        try:
+            _command("update", "shop.deql", *asked)(folder)
+        except RefusedError as error:
+            if "log goes on from this model" not in str(error):
+                raise
+
+    def forgotten(folder: Path, _: Any) -> None:
+        model = deql.load(folder / "new.deql")
+        assert model.n_users_ == interactions().n_users - 1
+        [line] = [one for one in read_records(folder / "log", "updates") if one["step"] == "update"]
+        assert line["after"] == model.checksum()
+
+    def update_survived(before: dict[str, bytes], folder: Path) -> None:
+        """The new model is whole or not there, and a line of the journal at most not confirmed."""
+        names = {path.name for path in folder.iterdir()}
+        assert names <= {*before, "log", "new.deql"}, names
+        assert (folder / "shop.deql").read_bytes() == before["shop.deql"]
+        if "new.deql" in names:
+            deql.load(folder / "new.deql")
+
     axes = ("--l2", "2,20", "--dropout", "0.3", "--user-power", "0", "--b", "0,2", "--popularity-power", "0")
     return [
         Operation(
@@ -391,6 +419,14 @@ def _commands() -> list[Operation]:
             ("write", "short write", "sync", "rename"),  # drawing takes a second, and opens what matplotlib wants
         ),
         *(_recommend(with_old, ending) for ending in STREAM_ENDINGS),
+        Operation(
+            "deql update",
+            with_model,
+            forget,
+            forgotten,
+            IO,
+            update_survived,
+        ),
         Operation(
             "deql tune",
             with_split,

@@ -8,7 +8,7 @@ import pytest
 
 import deql
 from deql.errors import JournalError
-from deql.io.journal import Journal, read_records
+from deql.io.journal import Journal, journal_head, read_records
 from deql.tuning.trainer import Trainer
 from tests.tuning.common import SMALL, findings, market, steps
 
@@ -50,6 +50,32 @@ def test_what_is_appended_is_there_again(tmp_path):
     with Journal(path, SEARCH) as journal:
         assert journal.records == records
     assert len(path.read_bytes().splitlines()) == 3
+
+
+@pytest.mark.parametrize("end", [b"", b"\n\n", b'{"step'])
+def test_the_last_step_can_be_taken_back(tmp_path, end):
+    path = tmp_path / "j"
+    with Journal(path, SEARCH, "updates") as journal:
+        for step in "abc":
+            journal.append({"step": step})
+    path.write_bytes(path.read_bytes() + end)
+    with Journal(path, SEARCH, "updates") as journal:
+        journal.drop_last()
+        journal.append({"step": "d"})
+    with Journal(path, SEARCH, "updates") as journal:
+        assert [record["step"] for record in journal.records] == list("abd")
+
+
+def test_what_a_journal_was_begun_with(tmp_path):
+    path = tmp_path / "j"
+    assert journal_head(path) is None
+    path.write_bytes(b'{"deql": "upd')  # torn
+    assert journal_head(path, "updates") is None
+    path.unlink()
+    with Journal(path, {"first": "abc"}, "updates"):
+        assert journal_head(path, "updates") == {"first": "abc"}
+    with pytest.raises(JournalError, match="is not a journal of a search"):
+        journal_head(path)
 
 
 def test_a_journal_in_memory_leaves_no_file(tmp_path, monkeypatch, split):

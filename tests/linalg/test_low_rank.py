@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from deql._system.threads import set_threads
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError
 from deql.linalg import low_rank, panel
-from deql.linalg.gram_change import GramChange
+from deql.linalg.engines.memory import invert_in_memory
+from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.low_rank import core_of_change, low_rank_step, residual_of, retiring_step, step_residual
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.panel import panel_product
@@ -157,3 +159,46 @@ def test_an_error_ends_the_work_and_is_told(monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         low_rank_step(P, change).precision(P, interrupted)
+
+
+@pytest.mark.parametrize(("l2", "ratio"), [(1.0, 0.0), (20.0, 0.43), (500.0, 0.0)])
+def test_a_hundred_updates_are_as_exact_as_a_fit(l2, ratio):
+    n, rng = 200, np.random.default_rng(0)
+    rows = (rng.random((1200, n)) < rng.uniform(0.01, 0.2, n)).astype(float)
+
+    def matrix():
+        gram = rows.T @ rows
+        return gram + np.diag(ratio * np.diag(gram) + l2)
+
+    def fitted():
+        P = PackedSymmetric.from_dense(matrix().astype(np.float32), 64)
+        invert_in_memory(P)
+        return P
+
+    P = fitted()
+    for _ in range(100):
+        users = rng.choice(len(rows), rng.integers(1, 6), replace=False)
+        before = rows[users]
+        after = rows[users] = rows[users][:, rng.permutation(n)]
+        ones = np.ones(len(users))
+        change, _ = gram_change(csr_array(before), csr_array(after), ones, ones, ratio)
+        P = low_rank_step(P, change).precision(P)
+    exact = np.linalg.inv(matrix())
+
+    def error(of):
+        return np.linalg.norm(of.to_dense() - exact) / np.linalg.norm(exact)
+
+    assert error(P) < min(1e-5, 5 * error(fitted()))
+    assert residual_of(P, lambda x: matrix() @ x) < 1e-4
+
+
+def test_numbers_that_cancel_out_are_multiplied_in_double_precision():
+    n, rng = 120, np.random.default_rng(0)
+    rows = (rng.random((100, n)) < 0.2) * rng.integers(1, 30, (100, n))
+    A = rows.T @ rows + 30 * np.eye(n)
+    P = PackedSymmetric.from_dense(np.linalg.inv(A).astype(np.float32), n)
+    usual = gram_change(csr_array((1, n)), csr_array(rows[:1] > 0), np.ones(1), np.ones(1), 0.4)[0]
+    heavy = gram_change(csr_array(rows[:40]), csr_array(rows[40:80, ::-1]), np.ones(40), np.ones(40), 0.4)[0]
+    assert not low_rank_step(P, usual)._cancels(P)
+    assert low_rank_step(P, heavy)._cancels(P)
+    assert retiring_step(P, np.array([3, 4]))._cancels(P)

@@ -241,6 +241,32 @@ class TestItemFeatures:
         whole.update(self.first_of_cold())
         assert_as_refitted(model, whole)
 
+    @pytest.mark.parametrize("seed", range(4))
+    def test_any_sequence_of_updates(self, seed: int, tmp_path: Path) -> None:
+        generator, rows, model = np.random.default_rng(seed), table(), self.model(user_power=0.3)
+        for turn in range(12):
+            data, change = model.data_, {}
+            what = generator.integers(4)
+            if what == 0:
+                items = generator.choice(N + COLD + 1, 3, replace=False)
+                names = [name(item) for item in items if name(item) in model.items_ or item == N + COLD]
+                users = generator.choice([*data.users.tolist(), 500 + turn], len(names))
+                change["added"] = deql.Interactions.from_pairs(users.tolist(), names)
+            elif what == 1:
+                change["forget_users"] = generator.choice(data.users, 2, replace=False)
+            elif what == 2:
+                change["removed"] = data.take_users(generator.choice(data.n_users, 1)).without_empty()
+            else:
+                change["retire_items"] = generator.choice(model.items_, 1)
+                rows = rows.filter(~pl.col("item").is_in(change["retire_items"].tolist()))
+                change["prior"] = ItemFeatures(rows)
+            model.update(**change, method="low rank")
+            if turn % 4 == 3:
+                model = self.loaded(tmp_path, model)
+                model.update(prior=ItemFeatures(rows))
+            expected = refitted(model).weights()
+            np.testing.assert_allclose(model.weights(), expected, rtol=0, atol=3e-6 * np.abs(expected).max())
+
     def test_say_what_they_cannot(self, tmp_path: Path) -> None:
         added = self.model(N + 1).add_items(table().tail(COLD - 1))
         loaded, model = self.loaded(tmp_path), self.model()

@@ -242,22 +242,23 @@ def interruptible(function: Callable[..., Made], *arguments: Any) -> Made:
     return made.result()
 
 
-def map_ahead(function: Callable[[Given], Made], things: Iterable[Given]) -> Iterator[Made]:
+def map_ahead(function: Callable[[Given], Made], things: Iterable[Given], most: int = _MOST_THREADS) -> Iterator[Made]:
     """Results of ``function`` in the order of ``things``, computed in threads a few things ahead.
 
-    Only those few are in memory, however many there are.
+    Only those few are in memory, however many there are, and no more than ``most`` threads are used.
 
     Examples
     --------
     >>> list(map_ahead(str.upper, "abc"))
     ['A', 'B', 'C']
     """
-    with ThreadPoolExecutor(thread_count()) as pool:
+    threads = min(thread_count(), most)
+    with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[Made]] = deque()
         try:
             for thing in things:
                 pending.append(pool.submit(function, thing))
-                if len(pending) > 2 * thread_count():
+                if len(pending) > 2 * threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()

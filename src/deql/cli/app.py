@@ -37,6 +37,8 @@ COMMANDS = {
     "similar": "Items that having ITEM speaks for most.",
     "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
     "add-items": "Put new items into a model that was fitted with item features. No fit.",
+    "update": "Follow changes of the data without a fit: interactions come and go, users are forgotten, items retired.",
+    "verify": "Check by a fit that a model has forgotten the users of a certificate.",
     "serve": "Serve models over HTTP, with a page to look at them. Ctrl-C ends it, SIGHUP reads the files again.",
     "reproduce": "Make the paper's tables and figures again. Markdown, HTML and plots; the same command goes on after "
     "a kill.",
@@ -246,7 +248,8 @@ def _in_options(error: DeqlError, arguments: Sequence[str]) -> str:
 
     def option(setting: Setting) -> str:
         if setting.name == "journal":
-            return "folder with --out" if list(arguments[:1]) == ["reproduce"] else "with --journal"
+            file = "with --replay" if _typed(arguments, "--replay") else "with --journal"
+            return "folder with --out" if list(arguments[:1]) == ["reproduce"] else file
         return option_name(setting.name) + ("" if setting.value is None else f" {setting.value}")
 
     message = "".join(option(part) if isinstance(part, Setting) else str(part) for part in error.args)

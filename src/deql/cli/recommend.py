@@ -11,7 +11,7 @@ from deql._system.tables import counted
 from deql.cli.items import find_items, history_facts, item_rows, parse_history, parse_items, scored_items
 from deql.cli.options import AsJson, Encoding, HowMany, MaxUnpacked, ModelFile, OnMissing
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
-from deql.cli.user_ids import as_user_ids, read_user_ids
+from deql.cli.user_ids import as_user_ids, read_ids
 from deql.cli.written_files import check_outputs
 from deql.data import Interactions
 from deql.data.read import read_interactions
@@ -21,7 +21,7 @@ from deql.errors import ParameterError
 from deql.io.frame_stream import STREAM_ENDINGS
 from deql.models import load
 
-__all__ = ["recommend"]
+__all__ = ["note_weights", "recommend"]
 
 
 def recommend(
@@ -82,13 +82,13 @@ def recommend(
             encoding=encoding,
         )  # fmt: skip
         if weight is None:
-            _note_weights(model, histories, encoding)
+            note_weights(model, histories, encoding)
     known = (_kept_data(model, model_file) if data is None else data).users
     ids = None
     if user_id:
         ids = as_user_ids(user_id, known)
     elif users is not None:
-        ids = read_user_ids(users, known, encoding)
+        ids = read_ids(users, known, encoding)
     if out is None and user_id and len(user_id) == 1:
         _recommend_known(model, data, ids, options, json)
     else:
@@ -118,7 +118,7 @@ def _kept_data(model: Any, model_file: Path) -> Interactions:
     return data
 
 
-def _note_weights(model: Any, histories: Path, encoding: str) -> None:
+def note_weights(model: Any, histories: Path, encoding: str) -> None:
     """Say how the weights of a table are used, unless the model was fitted without any."""
     if model.weighted_ is False or histories.suffix == ".npz":  # a matrix's values are used
         return

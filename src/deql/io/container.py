@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from deql._version import __version__
 from deql.errors import DeqlError, reason, shorten
 from deql.io.atomic import remove_stale, replace_file
 
-__all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "unpack_text", "write"]
+__all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "signed", "unpack_text", "write"]
 
 # In the order in which safetensors lays arrays out, so that each begins at a multiple of its numbers' size.
 _DTYPES = {"I64": np.int64, "F64": np.float64, "F32": np.float32, "I32": np.int32, "U8": np.uint8}
@@ -57,8 +58,7 @@ class FileKind:
 
 def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) -> None:
     """Write a file beside ``path`` and rename it there once it is safely on disk."""
-    metadata = {"format_version": str(kind.version), "library_version": __version__} | metadata
-    metadata["checksum"] = digest(metadata, arrays)
+    metadata = signed(kind, metadata, arrays)
     # Under one key: safetensors keeps several in random order, and equal contents should be equal files.
     header = {kind.key: json.dumps(metadata, sort_keys=True)}
     if path.is_dir():
@@ -70,6 +70,12 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
         replace_file(path, lambda place: _write_arrays(place, header, arrays))
     except OSError as error:
         raise kind.error(f"the {kind.noun} could not be saved as {path}: {reason(error)}") from None
+
+
+def signed(kind: FileKind, metadata: dict[str, str], arrays: Arrays) -> dict[str, str]:
+    """The metadata of a file that is written with these: versions and the checksum beside what is given."""
+    metadata = {"format_version": str(kind.version), "library_version": __version__} | metadata
+    return metadata | {"checksum": digest(metadata, arrays)}
 
 
 def _write_arrays(place: Path, metadata: dict[str, str], arrays: Arrays) -> None:
@@ -114,9 +120,15 @@ def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, 
     return metadata, arrays
 
 
-def checksum(kind: FileKind, path: Path) -> str:
-    """What the file says its checksum is: a name for these contents, read without reading them."""
-    return _map_file(kind, path)[0].get("checksum", "")
+def checksum(kind: FileKind, path: Path, without: Iterable[str] = ()) -> str:
+    """What the file says its checksum is: a name for these contents, read without reading them.
+
+    Of a file with arrays that are named in ``without``, what it would be without them, for which it is read.
+    """
+    metadata, arrays = _map_file(kind, path)
+    rest = {name: array for name, array in arrays.items() if name not in set(without)}
+    said = metadata.pop("checksum", "")
+    return said if len(rest) == len(arrays) else digest(metadata, rest)
 
 
 def _map_file(kind: FileKind, path: Path) -> tuple[dict[str, str], Arrays]:

@@ -13,7 +13,7 @@ from deql._system.formatting import as_json, parse_json
 from deql.errors import JournalError, Setting, name_some, reason
 from deql.io.atomic import try_lock
 
-__all__ = ["Journal", "read_records"]
+__all__ = ["Journal", "journal_head", "read_records"]
 
 VERSION = 1
 
@@ -33,7 +33,7 @@ class Journal:
         JSON lines; None keeps them in memory only.
     search : dict
         What the result depends on. A file that was begun with another one is refused.
-    kind : {"tuning", "reproduction"}, default "tuning"
+    kind : {"tuning", "reproduction", "updates"}, default "tuning"
         Whose steps they are.
 
     Attributes
@@ -85,6 +85,17 @@ class Journal:
                     "what it has is safe, and the same command goes on from there"
                 ) from None
         self.records.append(record)
+
+    def drop_last(self) -> None:
+        """Take the last step back; that is on disk when this returns."""
+        if self._file is not None:
+            try:
+                self._file.seek(0)
+                self._file.truncate(self._file.read().rstrip(b"\n").rfind(b"\n") + 1)
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise JournalError(f"the journal {self.path} could not be written: {reason(error)}") from None
+        self.records.pop()
 
     def close(self) -> None:
         """Let the file go; the records stay."""
@@ -170,6 +181,15 @@ def read_records(path: Path, kind: str = "tuning") -> list[Record]:
     return [_parse(line, number, path) for number, line in enumerate(lines[1:], start=2) if line.strip()]
 
 
+def journal_head(path: Path, kind: str = "tuning") -> Record | None:
+    """What a journal was begun with; None if there is nothing in it yet, or no file."""
+    try:
+        first, end, _ = path.read_bytes().partition(b"\n") if path.exists() else (b"", b"", b"")
+    except OSError as error:
+        raise JournalError(f"the journal {path} cannot be read: {reason(error)}") from None
+    return _search_of(first, path, kind) if end else None
+
+
 def _search_of(line: bytes, path: Path | None, kind: str) -> Record:
     """Which search the first line says it is."""
     found = _record(line) or {}
@@ -184,8 +204,8 @@ def _search_of(line: bytes, path: Path | None, kind: str) -> Record:
 
 
 def _foreign(path: Path | None, kind: str) -> JournalError:
-    what = "search" if kind == "tuning" else kind
-    return JournalError(f"{path} is not a journal of a {what}: name another ", Setting("journal", noun="file"))
+    what = {"tuning": "a search", "reproduction": "a reproduction"}.get(kind, kind)
+    return JournalError(f"{path} is not a journal of {what}: name another ", Setting("journal", noun="file"))
 
 
 def _parse(line: bytes, number: int, path: Path | None) -> Record:

@@ -20,13 +20,16 @@ from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
 __all__ = [
     "FORMAT_VERSION",
+    "QUANTISED",
     "WITH_HALF_LIFE",
     "WITH_PRIOR",
     "ModelRecord",
     "checksum",
     "damage_reported",
     "fact",
+    "model_checksum",
     "read",
+    "record_checksum",
     "refuse_infinite",
     "time_fact",
     "vector",
@@ -42,6 +45,9 @@ WITH_HALF_LIFE = " with a half-life"
 """The same where interactions fade; it stands before that of a prior."""
 
 FORMAT_VERSION = 1
+QUANTISED = ("row_codes", "row_steps", "right_codes", "right_steps", "right_reaches")
+"""Arrays that hold once more, for speed, what the others say."""
+
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")
 
 
@@ -75,6 +81,11 @@ class ModelRecord:
 
 def write(path: Path, record: ModelRecord) -> None:
     """Write a model to one file, whole or not at all."""
+    container.write(_KIND, path, *_contents(record))
+
+
+def _contents(record: ModelRecord) -> tuple[dict[str, str], Arrays]:
+    """Metadata and arrays of a file."""
     try:
         items = pack_text("items", record.items)
     except TypeError:
@@ -86,7 +97,7 @@ def write(path: Path, record: ModelRecord) -> None:
         "vocabulary_checksum": digest({}, items),
     }
     titles = {} if record.titles is None else pack_text("titles", record.titles)
-    container.write(_KIND, path, metadata, record.arrays | items | titles)
+    return metadata, record.arrays | items | titles
 
 
 def read(path: Path, *, verify: bool = True) -> ModelRecord:
@@ -203,3 +214,13 @@ def damage_reported(path: Path) -> Iterator[None]:
 def checksum(path: str | os.PathLike[str]) -> str:
     """The checksum that a model file carries: the same for the same model, whatever the file is called."""
     return container.checksum(_KIND, Path(path))
+
+
+def model_checksum(path: str | os.PathLike[str]) -> str:
+    """The checksum of a file's model: that of the file, or, where it has quantised rows, of the same one without."""
+    return container.checksum(_KIND, Path(path), without=QUANTISED)
+
+
+def record_checksum(record: ModelRecord) -> str:
+    """The checksum that a file of this model carries when it is written."""
+    return container.signed(_KIND, *_contents(record))["checksum"]

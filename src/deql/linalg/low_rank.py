@@ -33,6 +33,12 @@ _ROWS = 4096
 _IN_CACHE = 2**18
 """Numbers of P that are copied at once, and changed while they are in the cache."""
 
+_LOOKED_AT = 64
+"""Columns that tell whether numbers cancel out."""
+
+_MOST_CANCELLED = 4.0
+"""Times what is left that may cancel out in single precision: two of its 24 bits."""
+
 _SOLVED = 64
 """Columns of C that one task solves for."""
 
@@ -66,7 +72,7 @@ class LowRankStep:
     ) -> PackedSymmetric:
         """P', in a store of its own: whatever happens meanwhile, P stays as it is.
 
-        H = G·C is made in double precision, a block column at a time: C holds large numbers that cancel out.
+        H = G·C is made a block column at a time, in double precision where the numbers of C cancel out.
 
         Parameters
         ----------
@@ -80,11 +86,14 @@ class LowRankStep:
         n, tile, dtype = precision.n, precision.tile, precision.dtype
         updated = precision.room(n, tile, store)
 
+        kind = np.dtype(np.float64) if self._cancels(precision) else dtype
+        core = self.core.astype(kind)
+
         def factors(index: int) -> NDArray[Any]:
-            own = self.panel[index * tile : (index + 1) * tile].astype(np.float64)
-            product = np.empty(own.shape)
-            gemm(1.0, own, self.core, 0.0, product)
-            return product.astype(dtype)
+            own = self.panel[index * tile : (index + 1) * tile].astype(kind, copy=False)
+            product = np.empty(own.shape, kind)
+            gemm(1.0, own, core, 0.0, product)
+            return product.astype(dtype, copy=False)
 
         def change(index: int, first: int, last: int, own: Future[NDArray[Any]]) -> None:
             before, after, right = precision.block(index), updated.block(index), own.result().T
@@ -115,6 +124,16 @@ class LowRankStep:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         return updated
+
+    def _cancels(self, precision: PackedSymmetric) -> bool:
+        """Whether Σ|G|·|C|·|Gᵀ| is many times what is left on the diagonal of P', at some changed columns."""
+        rows = self.columns[:: -(-len(self.columns) // _LOOKED_AT)]
+        base, width = precision.addresses()
+        own = self.panel[rows].astype(np.float64)
+        with blas_limited(1):
+            left = precision.data[base[rows] + rows * width[rows]] - ((own @ self.core) * own).sum(axis=1)
+            most = ((np.abs(own) @ np.abs(self.core)) * np.abs(own)).sum(axis=1)
+        return not (most <= _MOST_CANCELLED * left).all()
 
     def thin(self, left: NDArray[np.float32]) -> NDArray[np.float32]:
         """P'·U, given P·U: P·U − G·C·(Gᵀ·U), where Gᵀ·U = Fᵀ·P·U."""

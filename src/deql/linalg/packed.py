@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from deql._system.threads import blas_limited, read_only, run_slices, thread_count
+from deql._system.threads import blas_limited, map_ahead, read_only, run_slices
 
 __all__ = ["PackedSymmetric", "Store", "block_offset", "mirror_lower", "multiply"]
 
@@ -20,6 +19,9 @@ _WIDEST_WHOLE = 512
 
 _SLAB = 1024
 """Rows whose product is made at once, and added up in float64."""
+
+_MOST_THREADS = 64
+"""Inside BLAS at once: it has buffers for so many."""
 
 _TAKEN = 4096
 """Rows that are copied at once."""
@@ -296,7 +298,17 @@ class PackedSymmetric:
 
     def matvec(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Product with a vector or a few columns, summed in float64 across slabs of rows."""
-        return multiply(((start, start, block) for start, block in self.blocks()), x, self.dtype)
+        vectors = x.reshape(len(x), -1).astype(self.dtype, order="F")
+        product = np.zeros(vectors.shape, np.float64)
+
+        def of_block(index: int) -> _PartProduct:
+            start = index * self.tile
+            return _part_product(start, start, self.block(index), vectors)
+
+        with blas_limited(1):
+            for made in map_ahead(of_block, range(self.n_blocks), _MOST_THREADS):  # one order, however many threads
+                _add(product, made)
+        return product.reshape(x.shape)
 
 
 def multiply(parts: Iterable[tuple[int, int, NDArray[Any]]], x: NDArray[Any], dtype: DTypeLike) -> NDArray[np.float64]:
@@ -318,31 +330,33 @@ def multiply(parts: Iterable[tuple[int, int, NDArray[Any]]], x: NDArray[Any], dt
     >>> multiply(parts, np.ones(3), np.float64)
     array([ 3.,  9., 14.])
     """
-    vectors = x.reshape(len(x), -1).astype(dtype)
+    vectors = x.reshape(len(x), -1).astype(dtype, order="F")
     product = np.zeros(vectors.shape, np.float64)
-    with blas_limited(1), ThreadPoolExecutor(thread_count()) as pool:
-        for top, left, part in parts:
-            right = left + part.shape[1]
-            turned = np.zeros((-(-len(part) // _SLAB), right - left, vectors.shape[1]))
-
-            def slab(
-                number: int,
-                _next: int,
-                part: NDArray[Any] = part,
-                turned: NDArray[np.float64] = turned,
-                top: int = top,
-                columns: slice = slice(left, right),
-            ) -> None:
-                first = top + number * _SLAB
-                rows = part[first - top : first - top + _SLAB]
-                product[first : first + len(rows)] += rows @ vectors[columns]
-                # The diagonal tile is stored whole: only what lies below it acts a second time.
-                below = rows[max(0, columns.stop - first) :]
-                if len(below):
-                    start = max(first, columns.stop)
-                    turned[number] = below.T @ vectors[start : start + len(below)]
-
-            run_slices(slab, range(len(turned) + 1), pool=pool)
-            for added in turned:  # in one order, however many threads there are
-                product[left:right] += added
+    for top, left, part in parts:
+        _add(product, _part_product(top, left, part, vectors))
     return product.reshape(x.shape)
+
+
+_PartProduct = tuple[int, NDArray[np.float64], int, NDArray[np.float64]]
+
+
+def _part_product(top: int, left: int, part: NDArray[Any], vectors: NDArray[Any]) -> _PartProduct:
+    """What some rows of a block column add to a product: to their own rows, and, turned, to those of its columns."""
+    right = left + part.shape[1]
+    below = np.empty((len(part), vectors.shape[1]))
+    turned = np.zeros((right - left, vectors.shape[1]))
+    for first in range(top, top + len(part), _SLAB):
+        rows = part[first - top : first - top + _SLAB]
+        below[first - top : first - top + len(rows)] = rows @ vectors[left:right]
+        # The diagonal tile is stored whole: only what lies below it acts a second time.
+        again = rows[max(0, right - first) :]
+        if len(again):
+            start = max(first, right)
+            turned += (vectors[start : start + len(again)].T @ again).T
+    return top, below, left, turned
+
+
+def _add(product: NDArray[np.float64], made: _PartProduct) -> None:
+    top, below, left, turned = made
+    product[top : top + len(below)] += below
+    product[left : left + len(turned)] += turned

@@ -15,7 +15,7 @@ from deql.linalg.low_rank import residual_of
 from deql.models.updatable import Updatable
 from deql.ranking.histories import ids_of_kind
 
-__all__ = ["attach_data"]
+__all__ = ["attach_data", "check_sums", "in_order_of"]
 
 _EQUAL = 1e-9
 """Sums of the same numbers in another order differ by less, relatively."""
@@ -28,12 +28,12 @@ def attach_data(model: Updatable, data: InteractionsLike, hash_users: bool) -> N
     """What :meth:`deql.DEQL.attach_data` does; the model is as it was if the data are not its own."""
     model._check_fitted()
     timed = model.fitted_params_.get("half_life") is not None
-    own = _in_order_of(model, as_interactions(data, time=timed))
+    own = in_order_of(model, as_interactions(data, time=timed))
     _check_own(model, own)
     model._keep_data(own, "hashed" if hash_users else True)
 
 
-def _in_order_of(model: Updatable, data: Interactions) -> Interactions:
+def in_order_of(model: Updatable, data: Interactions) -> Interactions:
     """The interactions with the model's items as columns, in its order."""
     columns = np.array([model._item_index.get(item, -1) for item in ids_of_kind(data.items, model.items_)], np.int64)
     unknown = np.flatnonzero(columns[data.matrix.indices] < 0)
@@ -48,8 +48,8 @@ def _in_order_of(model: Updatable, data: Interactions) -> Interactions:
     return Interactions(matrix, data.users, model.items_, times, model.titles_, data.steps)
 
 
-def _check_own(model: Updatable, data: Interactions) -> None:
-    """Raise DataError unless counts, D and P are of these data."""
+def check_sums(model: Updatable, data: Interactions) -> None:
+    """Raise DataError unless counts and D, which follow from the data alone, are of these data."""
     counts, known = np.bincount(data.matrix.indices, minlength=data.n_items), model.item_counts_
     if len(other := np.flatnonzero(counts != known)):
         item = name_some(data.items[other[:1]])
@@ -63,6 +63,11 @@ def _check_own(model: Updatable, data: Interactions) -> None:
             f"the squared weights of item {name_some(data.items[other[:1]])} sum to {sums[other[0]]:.6g} here and to "
             f"{learned[other[0]]:.6g} in the model"
         )
+
+
+def _check_own(model: Updatable, data: Interactions) -> None:
+    """Raise DataError unless counts, D and P are of these data."""
+    check_sums(model, data)
     # Items may have as many users as in the model and others.
     limit = max(_LEAST_LIMIT[model.fitted_params_["dtype"]], 10 * model.residual_)
     if not residual_of(model.precision_, model._gram_product(data)) <= limit:

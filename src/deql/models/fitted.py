@@ -91,6 +91,19 @@ class FittedModel(Estimator, ABC):
         self._check_fitted()
         model_file.write(Path(path), self._as_record())
 
+    def checksum(self) -> str:
+        """A name for the model: the checksum of its file, without quantised rows, whether it is saved or not.
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.Interactions.from_pairs(list("aab"), list("xyx"))
+        >>> deql.EASE(l2=1.0).fit(data).checksum() == deql.EASE(l2=1.0).fit(data).checksum()
+        True
+        """
+        self._check_fitted()
+        return model_file.record_checksum(self._as_record())
+
     def _as_record(self) -> ModelRecord:
         arrays, facts = self._state()
         kept = self._kept

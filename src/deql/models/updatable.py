@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deql._system.tables import counted
 from deql.data import Interactions
 from deql.data.recency import faded
+from deql.errors import Setting
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
@@ -21,7 +22,7 @@ from deql.priors.matrix import as_prior
 from deql.priors.saved import SavedPrior
 from deql.priors.specs import prior_kind
 
-__all__ = ["Updatable", "describe_updatable", "learned_prior"]
+__all__ = ["Updatable", "describe_updatable", "learned_prior", "prior_again"]
 
 
 class Updatable(RuleModel):
@@ -166,3 +167,10 @@ def learned_prior(model: Updatable, given: Any = None) -> str | None:
     prior = as_prior(model.fitted_params_["prior"] if given is None else given)
     kind = None if prior is None else prior_kind(prior)
     return None if kind in ("matrix", "model") else kind
+
+
+def prior_again(model: Updatable) -> Setting | str:
+    """How errors call the prior that an update is to be given once more; of a command only features can be asked."""
+    if model.prior_ is not None and model.prior_.features is not None:
+        return Setting("item_features", noun="prior=deql.priors.ItemFeatures(…)")
+    return "prior=…"

@@ -6,7 +6,7 @@ from typing import Any
 
 from deql._system.formatting import show_bytes, show_seconds
 from deql.data.changes import DataChange
-from deql.errors import ParameterError, Setting, TooLargeError
+from deql.errors import ParameterError, TooLargeError
 from deql.linalg.engines.resources import find_resources, lacking
 from deql.linalg.gram_change import GramChange
 from deql.linalg.planner.calibration import quick_rates
@@ -20,13 +20,11 @@ from deql.linalg.planner.update_cost import (
     update_seconds,
 )
 from deql.linalg.tiling import choose_tile
-from deql.models.updatable import Updatable, describe_updatable
+from deql.models.updatable import Updatable, describe_updatable, prior_again
 from deql.models.update_report import Changes, UpdatePlan
 from deql.models.updated_prior import prior_flops
 
 __all__ = ["choose_method"]
-
-_PRIOR = Setting("prior", noun="prior=…")
 
 
 def choose_method(
@@ -59,7 +57,11 @@ def choose_method(
     no_data = change.final is None
     refits = not no_data and model._can_refit(prior)
     if method == "refit" and not refits:
-        what = ("the data: ", describe_updatable(model)) if no_data else ("the prior once more: give it as ", _PRIOR)
+        what = (
+            ("the data: ", describe_updatable(model))
+            if no_data
+            else ("the prior once more: give it as ", prior_again(model))
+        )
         raise ParameterError("a refit needs ", *what, parameter="method")
     if not rank and not change.n_new_items and method != "refit" and prior is None:
         return planned("none", "Nothing that the model learned from changes.")

@@ -10,8 +10,10 @@ from deql.data.changes import Batch
 from deql.data.hashed_users import hashed_batch
 from deql.data.interactions import InteractionsLike, as_interactions, is_frame
 from deql.data.moments import moment
+from deql.errors import ParameterError
 from deql.models.aging import age_model
 from deql.models.attached_data import attach_data
+from deql.models.certificate import Certificate, Removed, certify
 from deql.models.updatable import Updatable
 from deql.models.update import plan_update, update_model
 from deql.models.update_report import UpdatePlan, UpdateReport
@@ -96,6 +98,42 @@ class UpdateVerbs(Updatable):
         batch = self._batch(added, removed, forget_users, retire_items)
         return plan_update(self, batch, new_users=new_users, method=method, prior=prior)[1]
 
+    def forget(self, users: Hashable | Iterable[Hashable], *, prior: Any = None) -> Certificate:
+        """Forget users with everything that the model learned of them, and certify it.
+
+        The model becomes what a fit on the data of the others gives, up to rounding; see :meth:`update`.
+
+        Parameters
+        ----------
+        users : user id or iterable of user ids
+        prior : Prior, optional
+            The prior once more, where a loaded model has only what it made.
+
+        Returns
+        -------
+        Certificate
+            Checksums of the model before and after, what was removed, under hashes that name nobody, and how to verify
+            it: ``certificate.save("forgotten.json")``, ``deql verify forgotten.json MODEL --data FILE``.
+
+        Examples
+        --------
+        >>> import deql
+        >>> data = deql.Interactions.from_pairs(list("aabbc"), ["tea", "jam", "tea", "oat", "jam"])
+        >>> model = deql.EASE(l2=1.0).fit(data, keep_data=True)
+        >>> certificate = model.forget("b")
+        >>> certificate.interactions, certificate.after == model.checksum(), model.n_users_
+        (2, True, 2)
+        """
+        batch = self._batch(None, None, _ids(users), ())
+        if not batch.forget_users:
+            raise ParameterError("name at least one user to forget", parameter="users")
+        data, before = self.data_, self.checksum()
+        removed = None if data is None else Removed.of(data, batch.forget_users)
+        report = update_model(self, batch, prior=prior)
+        assert removed is not None  # else the update was refused
+        parameters = self._to_config(self.fitted_params_)
+        return certify(type(self).__name__, parameters, removed, report, before, self.checksum())
+
     def age(self, until: float | str | date) -> UpdateReport:
         """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
 
@@ -170,6 +208,6 @@ class UpdateVerbs(Updatable):
         return batch if self.user_salt_ is None else hashed_batch(batch, self.user_salt_)
 
 
-def _ids(given: Iterable[Hashable]) -> tuple[Hashable, ...]:
+def _ids(given: Hashable | Iterable[Hashable]) -> tuple[Hashable, ...]:
     """Ids as a tuple: one that is text is one id, not its letters."""
     return (given,) if isinstance(given, str | bytes) or not isinstance(given, Iterable) else tuple(given)

@@ -13,11 +13,11 @@ from scipy.sparse import csr_array
 from deql._system.progress import ProgressCallback, Stage
 from deql.data import Interactions
 from deql.data.changes import DataChange, empty_rows, replace_shape
-from deql.errors import DataError, ParameterError, Setting, name_some
+from deql.errors import DataError, ParameterError, name_some
 from deql.linalg.low_rank import LowRankStep
 from deql.linalg.thin_product import COLUMNS_AT_ONCE
 from deql.models.fitted_prior import FittedPrior
-from deql.models.updatable import Updatable, describe_updatable, learned_prior
+from deql.models.updatable import Updatable, describe_updatable, learned_prior, prior_again
 from deql.models.updated_precision import PrecisionStep
 from deql.priors.item_features import ItemFeatures, fitted_weights
 from deql.priors.matrix import as_prior
@@ -31,9 +31,6 @@ __all__ = ["prior_flops", "updated_prior", "weights_after", "with_prior_items"]
 
 Way = Literal["follow", "strength", "anew"]
 """W₀ stays as it is; the features do, and only how strong they are is fitted again; W₀ is made again."""
-
-_TABLE = Setting("item_features", noun="prior=deql.priors.ItemFeatures(…)")
-_GIVEN = Setting("prior", noun="prior=…")
 
 
 def with_prior_items(model: Updatable, change: DataChange, given: Any = None) -> DataChange:
@@ -64,7 +61,7 @@ def with_prior_items(model: Updatable, change: DataChange, given: Any = None) ->
         raise DataError(
             f"the prior knows {_items(back)}, so that a fit would bring back what is retired: take it out of the table "
             "of features, and give that as ",
-            _TABLE,
+            prior_again(model),
         )
     if grown is data:
         return change
@@ -207,9 +204,10 @@ def _way(model: Updatable, change: DataChange, given: Any) -> Way:
     if by_row and (len(comes) or len(change.retired)):
         what = "the prior" if kind == "matrix" else "the matrix of features that is the prior"
         raise ParameterError(
-            f"{what} has a row for each item, and items come or go: give one for those of afterwards as ", _GIVEN,
+            f"{what} has a row for each item, and items come or go: give one for those of afterwards as ",
+            prior_again(model),
             parameter="prior",
-        )  # fmt: skip
+        )
     if kind == "matrix":
         return "follow"
     if kind == "model":
@@ -218,7 +216,7 @@ def _way(model: Updatable, change: DataChange, given: Any) -> Way:
         return _way_of_features(model, change, prior)
     if isinstance(prior, SavedPrior):
         raise ParameterError(
-            f"the model file kept what its prior ({kind}) made, not the prior: give it again as ", _GIVEN,
+            f"the model file kept what its prior ({kind}) made, not the prior: give it again as ", prior_again(model),
             parameter="prior",
         )  # fmt: skip
     return "anew"
@@ -232,7 +230,7 @@ def _way_of_model(prior: Prior, comes: NDArray[Any]) -> Way:
         return "anew" if set(prior.other.items_.tolist()) & set(comes.tolist()) else "follow"
     raise ParameterError(
         f"the model file did not keep the model that is its prior, which may know {_items(comes)}: give it again as ",
-        Setting("prior", noun="prior=deql.priors.Model(…)"),
+        "prior=deql.priors.Model(…)",
         parameter="prior",
     )
 
@@ -254,7 +252,7 @@ def _way_of_features(model: Updatable, change: DataChange, prior: Prior) -> Way:
             raise ParameterError(
                 f"{_items(model.items_[have][lacking])} came by add_items and the table of features is without: give "
                 "one with all items as ",
-                _TABLE,
+                prior_again(model),
                 parameter="prior",
             )
         return "anew"
@@ -264,7 +262,7 @@ def _way_of_features(model: Updatable, change: DataChange, prior: Prior) -> Way:
         what = f"{_items(model.items_[changed[:1]])} {'loses its last' if had[changed[0]] else 'gets its first'} user"
     raise ParameterError(
         f"what features say is learned from the items that anybody has, and {what}: give their table again as ",
-        _TABLE,
+        prior_again(model),
         parameter="prior",
     )
 

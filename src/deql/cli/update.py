@@ -1,0 +1,279 @@
+"""``deql update``: a fitted model follows its data without a fit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from deql._system.progress import stages
+from deql._system.tables import counted
+from deql.cli.batch_options import BatchOptions, read_batch, refuse_cleaning
+from deql.cli.options import AsJson, ModelFile, TableOptions, with_options
+from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
+from deql.cli.written_files import check_outputs
+from deql.data.changes import Batch
+from deql.data.moments import moment
+from deql.errors import JournalError, ParameterError
+from deql.io.model_file import model_checksum
+from deql.models import load
+from deql.models.certificate import Removed, certify
+from deql.models.updatable import Updatable
+from deql.models.update import plan_update
+from deql.models.update_journal import JournalEntry, UpdateJournal, apply_entry
+from deql.models.update_journal import replay as replay_journal
+from deql.models.update_report import UpdatePlan, UpdateReport
+from deql.priors.matrix import as_prior
+from deql.priors.specs import features_of
+
+__all__ = ["features_again", "load_updatable", "update"]
+
+Method = Literal["auto", "low-rank", "refit"]
+
+
+@with_options
+def update(
+    model_file: ModelFile,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Model file to write; may be the one that is read.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Then let interactions fade up to this date (models with a half-life).", metavar="DATE"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Table that the model was fitted on, to be kept with it from now on.", metavar="FILE"),
+    ] = None,
+    hash_users: Annotated[
+        bool, typer.Option("--hash-users", help="Keep salted hashes in place of the ids of users of --data.")
+    ] = False,
+    new_users: Annotated[
+        bool, typer.Option("--new-users", help="All users of --add are new: for models without their data.")
+    ] = False,
+    method: Annotated[
+        Method, typer.Option(help="Change few columns of P, or compute it anew; auto: what is faster.")
+    ] = "auto",
+    item_features: Annotated[
+        Path | None, typer.Option(help="The table of items' features once more, if asked for.", metavar="FILE")
+    ] = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="Log to which the batch is appended, with checksums.", metavar="LOG")
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option(help="Do all updates of a log to its first model instead.", metavar="LOG")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Certificate to write, that the users were forgotten.", metavar="FILE")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and how long it would take.")
+    ] = False,
+    json: AsJson = False,
+    *,
+    batch: BatchOptions,
+    table: TableOptions,
+) -> None:
+    """Follow changes of the data without a fit: interactions come and go, users are forgotten, items retired."""
+    if out is None and not dry_run:
+        raise ParameterError(f"say with -o where to save the model: -o {model_file} replaces it, whole or not at all")
+    inputs = [*batch.typed().values(), data, item_features, table.items]
+    check_outputs(out, journal, certificate, inputs=[*inputs, replay])
+    check_outputs(journal, certificate, inputs=[model_file])
+    asked = {
+        "until": until, "data": data, "hash_users": hash_users, "new_users": new_users, "method": method != "auto",
+        "journal": journal, "certificate": certificate, "dry_run": dry_run,
+    }  # fmt: skip
+    typed = [*batch.typed(), *(name for name, value in asked.items() if value), *table.typed()]
+    if replay is not None:
+        for name in typed:
+            raise ParameterError(f"--replay does what its log says: leave out {option_name(name)}")
+        assert out is not None
+        _replay(model_file, replay, item_features, out, json)
+        return
+    _check_typed(batch, until, data, hash_users, journal, certificate)
+    if data is None:
+        refuse_cleaning(table)
+    model = load_updatable(model_file)
+    before = model_checksum(model_file)
+    if data is not None:
+        timed = model._needs_times
+        model.attach_data(table.read(data, quiet=json, find_time=timed), hash_users=hash_users)
+    prior = None if item_features is None else features_again(model, item_features)
+    entry = JournalEntry(
+        read_batch(model, batch, table), method.replace("-", " "), time.time(), before, "",
+        None if until is None else moment(until, "until"), new_users,
+        None if item_features is None else str(item_features),
+    )  # fmt: skip
+    plan = None
+    if batch.typed():
+        plan = plan_update(model, entry.batch, new_users=new_users, method=entry.method, prior=prior)[1]
+    if dry_run:
+        _show_plan(plan, entry, json)
+        return
+    assert out is not None
+    done = _Work(model, entry, prior, model_file, out).do(journal, certificate)
+    _show_done(done, out, json)
+
+
+def _check_typed(
+    batch: BatchOptions, until: str | None, data: Path | None, hash_users: bool, journal: Path | None,
+    certificate: Path | None,
+) -> None:  # fmt: skip
+    """Refuse what does not go together."""
+    if not batch.typed() and until is None and data is None:
+        raise ParameterError(
+            "say what changes: --add, --remove, --forget-users, --retire-items, --until DATE or --data FILE"
+        )
+    if hash_users and data is None:
+        raise ParameterError("--hash-users goes with --data FILE, whose users it hides")
+    if certificate is not None and batch.forget_users is None:
+        raise ParameterError("--certificate goes with --forget-users FILE")
+    if journal is not None and data is not None:
+        raise ParameterError(
+            "--journal cannot hold what --data gives: save the model with its data first, and update that one then"
+        )
+
+
+def load_updatable(path: Path) -> Any:
+    """A model that can be updated; with bars where somebody looks."""
+    model = load(path)
+    if not isinstance(model, Updatable):
+        raise ParameterError(f"{path} is a {type(model).__name__}, which has no inverse to update: fit it again")
+    return model
+
+
+def features_again(model: Any, path: Path) -> Any:
+    """The prior that a table makes once more, with what the model file kept of its parameters."""
+    known = as_prior(model.fitted_params_["prior"])
+    chosen = {} if known is None or known.config.get("prior") != "features" else {"l2": known.config["l2"]}
+    return features_of(str(path), **chosen)
+
+
+@contextmanager
+def _bars(model: Any) -> Iterator[None]:
+    """Progress bars, for a refit too, which takes the parameters of the fit."""
+    before = model.progress, model.fitted_params_
+    model.progress = progress_wanted()
+    model.fitted_params_ = model.fitted_params_ | {"progress": model.progress}
+    try:
+        yield
+    finally:
+        model.progress, model.fitted_params_ = before[0], model.fitted_params_ | {"progress": before[0]}
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What an update did, for people and machines."""
+
+    reports: list[UpdateReport]
+    before: str
+    after: str
+    notes: list[str]
+    files: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """One update: nothing is written before all of it is computed."""
+
+    model: Any
+    entry: JournalEntry
+    prior: Any
+    model_file: Path
+    out: Path
+
+    def do(self, journal: Path | None, certificate: Path | None) -> _Done:
+        """Compute, then write: a line of the journal, the model, that it is there, the certificate."""
+        model, entry = self.model, self.entry
+        notes: list[str] = []
+        changes = bool(entry.batch) or entry.until is not None
+        removed = Removed.of(model.data_, entry.batch.forget_users) if entry.batch.forget_users else None
+        quantised = model.quantized_rows_ is not None
+        with nullcontext() if journal is None else UpdateJournal(journal, entry.before) as log:
+            with _bars(model):
+                reports = apply_entry(model, entry, self.prior) if changes else []
+            taken = reports[0].method if entry.batch else entry.method
+            entry = replace(entry, method="auto" if taken == "none" else taken, after=model.checksum())
+            if log is not None:
+                notes += [log.note] if log.note else []
+                notes += _named(log, entry.batch, self.out)
+                log.append(entry)
+            model.save(self.out, quantized_rows=quantised)
+            if log is not None:
+                with suppress(JournalError):  # the next update sees it by the model
+                    log.confirm(entry.after)
+        if certificate is not None and removed is not None:
+            parameters = model._to_config(model.fitted_params_)
+            kind = type(model).__name__
+            certify(kind, parameters, removed, reports[0], entry.before, entry.after).save(certificate)
+        notes = [note for report in reports for note in report.notes] + notes
+        written = {"file": self.out, "journal": journal, "certificate": certificate}
+        files = {name: str(path) for name, path in written.items() if path is not None}
+        return _Done(reports, entry.before, entry.after, notes, files)
+
+
+def _named(log: UpdateJournal, batch: Batch, out: Path) -> list[str]:
+    """What a journal still tells of those who are forgotten."""
+    if not batch.forget_users:
+        return []
+    told = "still holds what was added of them" if log.names(batch.forget_users) else "names who was forgotten"
+    return [f"{log.path} {told}, and its first model knows them: begin a new journal from {out}, and delete both"]
+
+
+def _show_plan(plan: UpdatePlan | None, entry: JournalEntry, json: bool) -> None:
+    aged = None if entry.until is None else "Every interaction fades, so P is computed anew after that."
+    if json:
+        print_json(({} if plan is None else plan.to_dict()) | ({} if aged is None else {"until": entry.until}))
+        return
+    said = None if plan is None else _in_words(plan)
+    for sentence in [*filter(None, [said, aged])] or ["The data are the model's, and would be kept."]:
+        print_words(sentence)
+
+
+def _in_words(plan: UpdatePlan) -> str:
+    """What changes, the way and why, and what was predicted."""
+    changes = str(plan.changes)
+    return f"{changes[0].upper()}{changes[1:]}. {plan.reason}"
+
+
+def _show_done(done: _Done, out: Path, json: bool) -> None:
+    if json:
+        facts: dict[str, Any] = {"updates": [one.to_dict() for one in done.reports], "notes": done.notes}
+        print_json(facts | {"before": done.before, "after": done.after} | done.files | {"bytes": out.stat().st_size})
+        return
+    for note in done.notes:
+        say(f"note: {note}")
+    for report in done.reports:
+        print_words(_in_words(report.plan))
+    seconds = sum(report.seconds for report in done.reports)
+    if done.reports:
+        last = done.reports[-1]
+        how = " and ".join(report.method for report in done.reports)
+        print(f"updated in {seconds:.2f} s ({how}, residual {last.residual:.0e}, {last.residual_before:.0e} before) "
+              f"and saved as {out} ({file_size(out)})")  # fmt: skip
+    else:
+        print(f"saved with its data as {out} ({file_size(out)})")
+
+
+def _replay(model_file: Path, log: Path, item_features: Path | None, out: Path, json: bool) -> None:
+    model = load_updatable(model_file)
+    quantised = model.quantized_rows_ is not None
+    with stages(progress_wanted()) as stage:
+        model, count, confirmed = replay_journal(
+            model, model_checksum(model_file), log,
+            lambda before, name: features_again(before, item_features or Path(name)), stage("Replay"),
+        )  # fmt: skip
+    model.save(out, quantized_rows=quantised)
+    if not confirmed:
+        say(f"note: the last update in {log} may have been ended before its model was there: it was done here")
+    if json:
+        print_json({"updates": count, "after": model.checksum(), "file": str(out), "bytes": out.stat().st_size})
+    else:
+        updates = counted(count, "update", "updates")
+        print(f"{updates} done again, each with the checksum of then, and saved as {out} ({file_size(out)})")
