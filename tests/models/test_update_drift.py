@@ -158,6 +158,19 @@ def test_copies_of_the_inverse_by_rows_follow_either_way(data):
         assert model.quantized_rows_ is not old
 
 
+def test_a_refit_leaves_the_tiles_alone_that_others_use(data, tmp_path):
+    engine = deql.engines.Disk(memory="64MiB", folder=tmp_path / "tiles")
+    model = deql.EASE(l2=2.0, engine=engine).fit(data, keep_data=True)
+    other = model.with_rule(popularity_power=0.0)
+    weights = other.weights()
+    for method in ("low rank", "refit", "low rank"):
+        model.update(forget_users=model.data_.users[:1], method=method)
+        expected = deql.EASE(l2=2.0).fit(model.data_).weights()
+        assert np.abs(model.weights() - expected).max() < 1e-5
+        assert np.array_equal(other.weights(), weights)
+    assert model.engine == model.fitted_params_["engine"] == engine
+
+
 def test_a_refit_needs_the_data(data, more):
     model = deql.EASE(l2=2.0).fit(data)
     with pytest.raises(ParameterError, match="a refit needs the data"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -81,6 +82,12 @@ class Updatable(RuleModel):
         if self.prior is self.fitted_params_["prior"]:
             self.prior = prior
         self.fitted_params_ = self.fitted_params_ | {"prior": prior}
+
+    @property
+    def _engine_beside(self) -> Any:
+        """The engine for a P beside the one that is there, whose tiles a folder with a name may hold."""
+        engine = self.fitted_params_["engine"]
+        return replace(engine, folder=None) if getattr(engine, "folder", None) is not None else engine
 
     def _fit_on(self, data: Interactions, like: Updatable) -> None:
         """Fit as the other model was, at its moment, on these data, whose columns are all items."""

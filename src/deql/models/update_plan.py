@@ -117,7 +117,7 @@ def _refit_way(model: Updatable, change: DataChange) -> tuple[float, int]:
     calibrate = not small_update(len(change.items))
     seconds, needed = refit_cost(
         change.final.matrix,
-        params["engine"],
+        model._engine_beside,
         params["dtype"],
         _prior_columns(model),
         prior_flops(model, change, None),
