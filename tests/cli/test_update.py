@@ -145,7 +145,7 @@ class TestUpdate:
         model = deql.load("out.deql")
         assert model.n_users_ == USERS - 2 + 1
         check_refitted(model)
-        assert "there is no" in refusal(capsys, "update", "out.deql", "--forget-users", "forget.txt")
+        assert "there are no users to forget" in refusal(capsys, "update", "out.deql", "--forget-users", "forget.txt")
 
     def test_quantised_rows_stay(self, capsys, here):
         deql.load("kept.deql").save("rows.deql", quantized_rows=True)

@@ -51,7 +51,7 @@ def age_model(model: Updatable, until: float, now: float | None = None) -> Updat
         if data is None:
             _fade_precision(aged, _factor(half_life, model.until_, until))
         else:
-            like, aged = aged, type(model)(**model.fitted_params_)
+            like, aged = aged, model._unfitted()
             aged._fit_on(data, like)
             aged._kept = data
         aged._move_copies(model)

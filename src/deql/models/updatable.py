@@ -89,6 +89,11 @@ class Updatable(RuleModel):
         engine = self.fitted_params_["engine"]
         return replace(engine, folder=None) if getattr(engine, "folder", None) is not None else engine
 
+    def _unfitted(self, prior: Any = None) -> Self:
+        """A model of the same hyper-parameters, to be fitted beside this one."""
+        params = self.fitted_params_ | {"engine": self._engine_beside} | ({} if prior is None else {"prior": prior})
+        return type(self)(**params)
+
     def _fit_on(self, data: Interactions, like: Updatable) -> None:
         """Fit as the other model was, at its moment, on these data, whose columns are all items."""
         learn: Any = self._learn

@@ -261,8 +261,7 @@ def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:
 def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
     """The model fitted on the data of afterwards, beside the one that is there."""
     assert change.final is not None
-    params = model.fitted_params_ | {"engine": model._engine_beside} | ({} if prior is None else {"prior": prior})
-    fresh = type(model)(**params)
+    fresh = model._unfitted(prior)
     fresh._fit_on(change.final, model)
     fresh._move_copies(model)
     fresh._kept = change.final if model._kept is not None else None
