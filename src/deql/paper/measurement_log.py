@@ -59,7 +59,9 @@ def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
     arithmetic = as_engine(model.engine).config.get("arithmetic")
     own = {name: value for name, value in model.get_params().items() if name not in EXECUTION_PARAMETERS | {"engine"}}
     prior, weight = (own.pop(name, None) for name in ("prior", "prior_weight"))
-    if prior is not None:  # journals are older than priors, and without one its weight means nothing
+    if own["half_life"] is None:  # journals are older than half-lives
+        del own["half_life"]
+    if prior is not None:  # and than priors; without one its weight means nothing
         own |= {"prior": prior_spec(prior), "prior_weight": weight}
     # Journals have called it so from the beginning.
     return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})
