@@ -8,8 +8,8 @@ import numpy as np
 
 from deql._system.tables import counted
 from deql.data import Interactions, as_interactions
-from deql.data.changes import rearranged
 from deql.data.interactions import InteractionsLike
+from deql.data.matrices import rearranged
 from deql.errors import DataError, name_some
 from deql.linalg.low_rank import residual_of
 from deql.models.updatable import Updatable

@@ -12,7 +12,8 @@ from scipy.sparse import csr_array
 
 from deql._system.progress import stages
 from deql.data import Interactions
-from deql.data.changes import Batch, DataChange, add_users, change_data, empty_rows
+from deql.data.changes import Batch, DataChange, add_users, change_data
+from deql.data.matrices import empty_rows
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting
 from deql.linalg.gram import check_solvable_without_ridge, user_weights
 from deql.linalg.gram_change import GramChange, gram_change

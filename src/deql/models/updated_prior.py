@@ -12,7 +12,8 @@ from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback, Stage
 from deql.data import Interactions
-from deql.data.changes import DataChange, empty_rows, replace_shape
+from deql.data.changes import DataChange
+from deql.data.matrices import empty_rows, widened
 from deql.errors import DataError, ParameterError, name_some
 from deql.linalg.low_rank import LowRankStep
 from deql.linalg.thin_product import COLUMNS_AT_ONCE
@@ -66,9 +67,7 @@ def with_prior_items(model: Updatable, change: DataChange, given: Any = None) ->
     if grown is data:
         return change
     before, after = (
-        replace(
-            one, matrix=replace_shape(one.matrix, (one.n_users, grown.n_items)), items=grown.items, titles=grown.titles
-        )
+        replace(one, matrix=widened(one.matrix, (one.n_users, grown.n_items)), items=grown.items, titles=grown.titles)
         for one in (change.before, change.after)
     )
     extra = grown.n_items - data.n_items
