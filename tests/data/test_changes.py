@@ -178,7 +178,7 @@ def test_new_users_are_all_that_comes_where_the_data_are_not_known():
 @pytest.mark.parametrize("part", ["added", "removed"])
 def test_text_in_place_of_numbers_is_not_to_be_read_as_text(part):
     numbered = pairs_of([1, 2], [3, 4])
-    with pytest.raises(DataError, match=r"ids of users are whole numbers in the data and text in .*: give whole numbers"):
+    with pytest.raises(DataError, match=r"are whole numbers in the data and text in .*: give whole numbers"):
         change_data(numbered, Batch(**{part: pairs_of(["1"], [3])}))
 
 

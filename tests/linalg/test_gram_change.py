@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from deql.linalg.gram_change import gram_change
+from deql.linalg.gram_change import row_change
 
 
 def dense_change(before, after, weights, ratio, fresh):
@@ -32,7 +32,9 @@ def test_is_the_difference_of_two_gram_matrices(seed, users, items, ratio, begun
     weights[1] = np.where(same, weights[0], weights[1])
     fresh = np.zeros(items)
     fresh[items - 1] = -1.0 if begun else 0.0
-    change, by_item = gram_change(before, after, weights[0], weights[1], ratio, fresh)
+    rows = row_change(before, after, weights[0], weights[1], ratio, fresh)
+    change, by_item = rows.gram_change(), rows.gram_diagonal
+    assert (change.rank, change.columns.tolist()) == (rows.rank, rows.columns.tolist())
     exact, diagonal = dense_change(before, after, weights, ratio, fresh)
     assert np.allclose(change.matvec(np.eye(items)), exact, rtol=0, atol=1e-12)
     assert np.allclose(by_item, diagonal, rtol=0, atol=1e-12)
@@ -50,13 +52,13 @@ def test_one_more_item_of_a_long_history_changes_few_columns(ratio):
     before[:, 40:45] = 0
     after = before.copy()
     after[[0, 1, 2], [40, 41, 42]] = 0.1
-    change, by_item = gram_change(csr_array(before), csr_array(after), np.ones(3), np.ones(3), ratio)
-    assert np.flatnonzero(by_item).tolist() == [40, 41, 42]  # and no rounding elsewhere
+    change = row_change(csr_array(before), csr_array(after), np.ones(3), np.ones(3), ratio)
+    assert np.flatnonzero(change.gram_diagonal).tolist() == [40, 41, 42]  # and no rounding elsewhere
     assert change.rank == 6 + 3 * (ratio > 0)
 
 
 def test_rows_that_stay_are_no_change():
     rows = csr_array(np.array([[1.0, 0.0, 2.0]]))
-    change, by_item = gram_change(rows, rows, np.ones(1), np.ones(1), 0.5)
+    change = row_change(rows, rows, np.ones(1), np.ones(1), 0.5)
     assert (change.rank, len(change.columns)) == (0, 0)
-    assert not by_item.any()
+    assert not change.gram_diagonal.any()

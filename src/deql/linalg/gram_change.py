@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-__all__ = ["GramChange", "gram_change"]
+from deql.linalg.packed import mirror_lower
+
+__all__ = ["GramChange", "RowChange", "row_change"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +53,61 @@ class GramChange:
         return image
 
 
-def gram_change(
+@dataclass(frozen=True, eq=False)
+class RowChange:
+    """Rows of R that become others: how much of A that changes, before anything of |T| × |T| is made.
+
+    Attributes
+    ----------
+    columns : ndarray of int64
+        T, the columns of A that change, ascending.
+    rows : csr_array
+        What comes and what goes, in these columns.
+    weights : ndarray of float64
+        Λ of what comes, −Λ of what goes.
+    on_diagonal : ndarray of float64
+        What is added to the diagonal of A beside that, in these columns.
+    gram_diagonal : ndarray of float64
+        ΔD, of all items.
+    """
+
+    columns: NDArray[np.int64]
+    rows: csr_array
+    weights: NDArray[np.float64]
+    on_diagonal: NDArray[np.float64]
+    gram_diagonal: NDArray[np.float64]
+
+    @property
+    def rank(self) -> int:
+        """The most that the rank of the change can be: |T|, or rows and items whose diagonal changes, if fewer."""
+        return min(len(self.columns), len(self.weights) + int(np.count_nonzero(self.on_diagonal)))
+
+    def gram_change(self) -> GramChange:
+        """ΔA."""
+        if self.rank == len(self.columns):
+            whole = (self.rows.T @ self.rows.multiply(self.weights[:, None])).toarray(order="C")
+            mirror_lower(whole)  # the same but for rounding
+            whole[np.diag_indices_from(whole)] += self.on_diagonal
+            return GramChange(self.columns, None, whole)
+        changed, many = np.flatnonzero(self.on_diagonal), len(self.weights)
+        factor = np.zeros((len(self.columns), self.rank))
+        factor[:, :many] = self.rows.toarray().T
+        factor[changed, many + np.arange(len(changed))] = 1.0
+        return GramChange(self.columns, factor, np.diag(np.concatenate([self.weights, self.on_diagonal[changed]])))
+
+
+def row_change(
     before: csr_array,
     after: csr_array,
     weights_before: NDArray[np.float64],
     weights_after: NDArray[np.float64],
     dropout_ratio: float = 0.0,
     fresh: NDArray[np.float64] | None = None,
-) -> tuple[GramChange, NDArray[np.float64]]:
+) -> RowChange:
     """The change of A where some rows of R become others, and that of D.
 
     With the rows B before and B' after, ΔS = B'ᵀΛ'B' − BᵀΛB touches the items T that occur in them, and
-    ΔA = ΔS + c·diag(ΔD). Its rank is at most |T|, and at most the number of rows and of items whose D changes: the
-    smaller of the two is taken.
+    ΔA = ΔS + c·diag(ΔD).
 
     Parameters
     ----------
@@ -79,8 +123,9 @@ def gram_change(
     Examples
     --------
     >>> nothing, one = csr_array((1, 3)), csr_array([[1.0, 0.0, 2.0]])
-    >>> change, by = gram_change(nothing, one, np.ones(1), np.ones(1))
-    >>> change.columns.tolist(), change.factor.tolist(), change.middle.tolist(), by.tolist()
+    >>> rows = row_change(nothing, one, np.ones(1), np.ones(1))
+    >>> change = rows.gram_change()
+    >>> change.columns.tolist(), change.factor.tolist(), change.middle.tolist(), rows.gram_diagonal.tolist()
     ([0, 2], [[1.0], [2.0]], [[1.0]], [1.0, 0.0, 4.0])
     """
     signed = np.concatenate([weights_after, -weights_before])
@@ -90,20 +135,8 @@ def gram_change(
     rows, signed = rows[used], signed[used]
     by_item = _diagonal_change(before, after, weights_before, weights_after)
     on_diagonal = dropout_ratio * by_item + (0.0 if fresh is None else fresh)
-    changed = np.flatnonzero(on_diagonal)
-    touched = np.union1d(np.unique(rows.indices), changed).astype(np.int64)
-    thin = rows.shape[0] + len(changed)
-    columns = rows[:, touched]
-    at = np.searchsorted(touched, changed)
-    if thin < len(touched):
-        factor, middle = np.zeros((len(touched), thin)), np.zeros(thin)
-        factor[:, : len(signed)] = columns.toarray().T
-        factor[at, len(signed) + np.arange(len(changed))] = 1.0
-        middle[: len(signed)], middle[len(signed) :] = signed, on_diagonal[changed]
-        return GramChange(touched, factor, np.diag(middle)), by_item
-    whole = np.asarray((columns.T @ columns.multiply(signed[:, None])).todense())
-    whole[at, at] += on_diagonal[changed]
-    return GramChange(touched, None, (whole + whole.T) / 2), by_item
+    touched = np.union1d(rows.indices, np.flatnonzero(on_diagonal)).astype(np.int64)
+    return RowChange(touched, csr_array(rows[:, touched]), signed, on_diagonal[touched], by_item)
 
 
 def _diagonal_change(

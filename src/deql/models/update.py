@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from deql._system.progress import stages
 from deql.data import Interactions
 from deql.data.changes import Batch, DataChange, add_users, change_data
 from deql.data.matrices import empty_rows
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting
-from deql.linalg.gram import check_solvable_without_ridge, user_weights
-from deql.linalg.gram_change import GramChange, gram_change
+from deql.linalg.gram import check_solvable_without_ridge, size_weights
+from deql.linalg.gram_change import GramChange, RowChange, row_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
@@ -49,14 +48,14 @@ class Prepared:
     Attributes
     ----------
     change : DataChange
-    gram : GramChange
+    rows : RowChange
         What it does to A, in the columns of afterwards.
     diagonal : ndarray of float64
         D afterwards.
     """
 
     change: DataChange
-    gram: GramChange
+    rows: RowChange
     diagonal: NDArray[np.float64]
 
 
@@ -83,30 +82,24 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     fitted = type(model)(**model.fitted_params_)  # P belongs to these, whatever was set since
     before, after = model._as_learned(change.before), model._as_learned(change.after)
     power, ratio = fitted.user_power, fitted._dropped / (1.0 - fitted._dropped)
-    weights = [_weights(sizes, power) for sizes in (change.sizes_before, change.sizes_after)]
+    weights = [size_weights(sizes, power) for sizes in (change.sizes_before, change.sizes_after)]
     n = len(change.items)
     fresh = np.zeros(n)
     if change.n_new_items:  # begun with begin_with(...) on the diagonal, which is l2 unless that is 0
         fresh[n - change.n_new_items :] = fitted._ridge - begin_with(fitted._ridge)
-    gram, by_item = gram_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
+    rows = row_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
     if change.final is None:
-        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + by_item
+        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + rows.gram_diagonal
     else:
         diagonal = model._diagonal_of(change.final)
         if fitted._ridge == 0:
             check_solvable_without_ridge(change.final, diagonal, fitted._dropped)
-    return Prepared(change, gram, diagonal)
+    return Prepared(change, rows, diagonal)
 
 
 def begin_with(ridge: float) -> float:
     """What a new item has on the diagonal of A before its users come: l2, or 1 where that is 0, taken off later."""
     return ridge if ridge > 0 else 1.0
-
-
-def _weights(sizes: NDArray[np.int64], power: float) -> NDArray[np.float64]:
-    steps = np.concatenate([[0], np.cumsum(sizes)])
-    empty = csr_array((np.empty(steps[-1]), np.empty(steps[-1], np.int32), steps), shape=(len(sizes), 1))
-    return user_weights(empty, power)
 
 
 def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange:
@@ -135,7 +128,7 @@ def plan_update(
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
     prepared = prepare(model, batch, new_users=new_users, prior=prior)
-    return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
+    return prepared, choose_method(model, prepared.change, prepared.rows, Changes.of(prepared.change), method, prior)
 
 
 def update_model(
@@ -202,14 +195,15 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
     with stages(model.progress) as stage:
         towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
         try:
-            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+            gram = prepared.rows.gram_change()
+            made = updated_precision(model, change.retired, change.n_new_items, value, gram, stage)
         except (InaccurateInverseError, NotPositiveDefiniteError) as error:
             if may_refit:
                 raise _DriftedError("Rounding had added up to more than P can be changed with") from error
             raise
         updated.precision_, updated.on_device_ = made.precision, made.on_device
         _take_data(updated, model, prepared)
-        updated.residual_ = _residual(updated, model, prepared, made.unchanged)
+        updated.residual_ = _residual(updated, model, change.final, made.unchanged, gram)
         note = _checked(updated.residual_, model, may_refit)
         updated.prior_ = updated_prior(model, updated, change, made.steps, prior, towards, stage)
     updated._apply_rule()
@@ -235,11 +229,13 @@ def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None
         updated.weighted_ = bool((change.final.matrix.data != 1).any())
 
 
-def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchanged: PackedSymmetric) -> float:
+def _residual(
+    updated: Updatable, model: Updatable, data: Interactions | None, unchanged: PackedSymmetric, gram: GramChange
+) -> float:
     """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
-    if prepared.change.final is None:
-        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram)
-    return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
+    if data is None:
+        return model.residual_ + step_residual(unchanged, updated.precision_, gram)
+    return residual_of(updated.precision_, updated._gram_product(data))
 
 
 def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:

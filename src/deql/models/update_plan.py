@@ -8,7 +8,7 @@ from deql._system.formatting import show_bytes, show_seconds
 from deql.data.changes import DataChange
 from deql.errors import ParameterError, TooLargeError
 from deql.linalg.engines.resources import find_resources, lacking
-from deql.linalg.gram_change import GramChange
+from deql.linalg.gram_change import RowChange
 from deql.linalg.planner.calibration import quick_rates
 from deql.linalg.planner.update_cost import (
     NOMINAL_RATES,
@@ -28,7 +28,7 @@ __all__ = ["choose_method"]
 
 
 def choose_method(
-    model: Updatable, change: DataChange, gram: GramChange, changes: Changes, method: str, prior: Any
+    model: Updatable, change: DataChange, rows: RowChange, changes: Changes, method: str, prior: Any
 ) -> UpdatePlan:
     """The way an update takes: the one that is predicted to be faster, of those that can be taken and fit.
 
@@ -36,7 +36,7 @@ def choose_method(
     ----------
     model : fitted model
     change : DataChange
-    gram : GramChange
+    rows : RowChange
     changes : Changes
     method : {"auto", "low rank", "refit"}
     prior : Prior or None
@@ -47,12 +47,12 @@ def choose_method(
     TooLargeError
         If neither way, or not the one that is asked for, has enough memory.
     """
-    n, rank = len(change.items), gram.rank + len(change.retired)
+    n, rank = len(change.items), rows.rank + len(change.retired)
     seconds: dict[str, float] = {}
     memory: dict[str, int] = {}
 
     def planned(taken: str, reason: str) -> UpdatePlan:
-        return UpdatePlan(taken, reason, changes, rank, len(gram.columns), n, seconds, memory)
+        return UpdatePlan(taken, reason, changes, rank, len(rows.columns), n, seconds, memory)
 
     no_data = change.final is None
     refits = not no_data and model._can_refit(prior)
@@ -65,7 +65,7 @@ def choose_method(
         raise ParameterError("a refit needs ", *what, parameter="method")
     if not rank and not change.n_new_items and method != "refit" and prior is None:
         return planned("none", "Nothing that the model learned from changes.")
-    seconds["low rank"], memory["low rank"], too_large = _low_rank_way(model, change, gram, prior)
+    seconds["low rank"], memory["low rank"], too_large = _low_rank_way(model, change, rows, prior)
     without = "the data" if no_data else "the prior once more"
     instead = f"a refit would need {without}"
     if refits:
@@ -78,7 +78,7 @@ def choose_method(
             refits, instead = False, "a refit would not fit"
     columns = f"{rank:,} of {n:,} columns"
     if too_large and (method == "low rank" or not refits):
-        raise TooLargeError(*_too_large(too_large, columns, memory["low rank"], model, gram))
+        raise TooLargeError(*_too_large(too_large, columns, memory["low rank"], model, rows))
     if too_large:
         del seconds["low rank"], memory["low rank"]
         return planned("refit", f"P is computed anew: to change {columns} of it, {too_large}.")
@@ -88,13 +88,13 @@ def choose_method(
     return planned("low rank", f"P changes by {columns}: {low} predicted, {instead}.")
 
 
-def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange, prior: Any) -> tuple[float, int, str | None]:
+def _low_rank_way(model: Updatable, change: DataChange, rows: RowChange, prior: Any) -> tuple[float, int, str | None]:
     """Seconds and bytes of memory, and why it does not fit, if so."""
     n, dtype = len(change.items), model.fitted_params_["dtype"]
     final = change.final
     size = UpdateSize(
-        n, dtype, gram.rank, len(gram.columns), len(change.retired), change.n_new_items, _prior_columns(model),
-        prior_flops(model, change, gram.rank + len(change.retired), prior),
+        n, dtype, rows.rank, len(rows.columns), len(change.retired), change.n_new_items, _prior_columns(model),
+        prior_flops(model, change, rows.rank + len(change.retired), prior),
         0 if final is None else final.n_interactions,
     )  # fmt: skip
     engine, rates = "memory", NOMINAL_RATES
@@ -130,10 +130,10 @@ def _prior_columns(model: Updatable) -> int:
     return 0 if model.prior_ is None else model.prior_.left.shape[1]
 
 
-def _too_large(why: str, columns: str, needed: int, model: Updatable, gram: GramChange) -> list[str]:
+def _too_large(why: str, columns: str, needed: int, model: Updatable, rows: RowChange) -> list[str]:
     """The message where P cannot even be changed by few columns."""
     stored = model.precision_.data.nbytes
-    fewer = "fewer changes at a time, or " if needed > 2 * stored and gram.rank > 1 else ""
+    fewer = "fewer changes at a time, or " if needed > 2 * stored and rows.rank > 1 else ""
     return [
         f"changing P by {columns} takes too much: {why}. What would fit: {fewer}a machine with "
         f"{show_bytes(needed + stored)} of memory"
