@@ -175,7 +175,8 @@ class UpdateVerbs(Updatable):
             are its data is checked: how many users there are and have each item, what their weights sum to, and that
             P is the inverse that belongs to them.
         hash_users : bool, default False
-            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does.
+            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does. A model
+            that keeps hashes goes on to do so.
 
         Returns
         -------
@@ -201,7 +202,7 @@ class UpdateVerbs(Updatable):
     ) -> Batch:
         """The batch with users under the ids that ``data_`` has."""
         self._check_fitted()
-        if self._needs_times and is_frame(added):
+        if self.until_ is not None and is_frame(added):
             added = as_interactions(added, time=True)  # type: ignore[arg-type]
         parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
         batch = Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
