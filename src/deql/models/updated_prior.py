@@ -192,10 +192,10 @@ def _way(model: Updatable, change: DataChange, given: Any) -> Way:
     prior = _prior(model, given)
     kind, comes = prior_kind(prior), change.items[len(change.items) - change.n_new_items :]
     if change.final is None and (learned := learned_prior(model, given)) is not None:
-        if not change.after.n_users:
-            return "follow"  # nothing changes at all
         if given is not None:
             raise ParameterError(f"a prior ({learned}) that is learned from the data needs them", parameter="prior")
+        if not change.after.n_users:
+            return "follow"  # nothing changes at all
         raise ParameterError(f"this model cannot be updated: {describe_updatable(model)}")
     if given is not None:
         return "anew"
