@@ -134,7 +134,7 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
     users, new_users, rows_added = _with_new(data.users, data.user_index, added, "users")
     items, new_items, columns_added = _with_new(data.items, data.item_index, added, "items")
     shape = len(users), len(items)
-    nothing = csr_array(shape, dtype=np.float32)
+    nothing = widened(empty_rows(shape[1]), shape)
     come, came = nothing, None
     if added is not None:
         added = _with_times_of(data, added)

@@ -92,12 +92,22 @@ class Updatable(RuleModel):
     def _unfitted(self, prior: Any = None) -> Self:
         """A model of the same hyper-parameters, to be fitted beside this one."""
         params = self.fitted_params_ | {"engine": self._engine_beside} | ({} if prior is None else {"prior": prior})
-        return type(self)(**params)
+        fresh = type(self)(**params)
+        fresh.progress = self.progress
+        return fresh
 
-    def _fit_on(self, data: Interactions, like: Updatable) -> None:
-        """Fit as the other model was, at its moment, on these data, whose columns are all items."""
+    def _fit_on(self, data: Interactions, until: float | None) -> None:
+        """Fit on these data, whose columns are all items; an interaction of this moment counts in full."""
         learn: Any = self._learn
-        self._fit(data, partial(learn, until=like.until_))
+        self._fit(data, partial(learn, until=until))
+
+    def _fitted_beside(self, data: Interactions, until: float | None, prior: Any = None) -> Self:
+        """What a fit on these data gives, with all that this model keeps beside it."""
+        fresh = self._unfitted(prior)
+        fresh._fit_on(data, until)
+        fresh._kept, fresh.user_salt_ = data, self.user_salt_
+        fresh._move_copies(self)
+        return fresh
 
     def share_fit(self, fitted: RuleModel, prior: FittedPrior | None) -> None:
         """As of any model on P, with what is known of its updates."""

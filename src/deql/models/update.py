@@ -158,7 +158,7 @@ def update_model(
     before, notes = model.residual_, []
     taken = plan.method
     if taken == "refit":
-        updated = _refitted(model, prepared.change, prior)
+        updated = _refitted(model, prepared.change.final, prior)
     elif taken == "none":
         updated = model._copy_fitted()
         _take_data(updated, model, prepared)
@@ -169,7 +169,7 @@ def update_model(
             updated, note = _by_low_rank(model, prepared, prior, may_refit)
         except _DriftedError as drift:
             taken, note = "refit", f"{drift}, so P was computed anew."
-            updated = _refitted(model, prepared.change, prior)
+            updated = _refitted(model, prepared.change.final, prior)
         notes += [note] if note else []
     old = model.updated_
     if taken == "refit":
@@ -255,11 +255,7 @@ def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:
     return f"{said}: fit the model again soon."
 
 
-def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
+def _refitted(model: Updatable, data: Interactions | None, prior: Any) -> Updatable:
     """The model fitted on the data of afterwards, beside the one that is there."""
-    assert change.final is not None
-    fresh = model._unfitted(prior)
-    fresh._fit_on(change.final, model)
-    fresh._move_copies(model)
-    fresh._kept = change.final if model._kept is not None else None
-    return fresh
+    assert data is not None  # else the plan was another
+    return model._fitted_beside(data, model.until_, prior)
