@@ -146,8 +146,8 @@ class LowRankStep:
             gemm(-1.0, self.panel[first:last], right, 1.0, part)
             updated[first:last] = part
 
-        with blas_limited(1):
-            run_slices(rows, [*range(0, len(left), _ROWS), len(left)])
+        with blas_limited(1), ThreadPoolExecutor(min(thread_count(), MOST_CALLERS)) as pool:
+            run_slices(rows, [*range(0, len(left), _ROWS), len(left)], pool=pool)
         return updated
 
 
@@ -186,12 +186,14 @@ def core_of_change(inner: NDArray[np.float64], middle: NDArray[np.float64]) -> N
     inner = (inner + inner.T) / 2
     factored, core = np.eye(k), np.array(middle, np.float64, order="C")
     bounds = [*range(0, k, _SOLVED), k]
-    with blas_limited(1):
-        run_slices(lambda first, last: gemm(1.0, inner[first:last], middle, 1.0, factored[first:last]), bounds)
+    with blas_limited(1), ThreadPoolExecutor(min(thread_count(), MOST_CALLERS)) as pool:
+        run_slices(
+            lambda first, last: gemm(1.0, inner[first:last], middle, 1.0, factored[first:last]), bounds, pool=pool
+        )
         # By rows this is I + K·M, and by columns, as LAPACK reads it, I + M·K, whose solution for M is C.
         pivots, positive = interruptible(lu_factor, factored)
         if positive:
-            run_slices(lambda first, last: lu_solve(factored, pivots, core[first:last]), bounds)
+            run_slices(lambda first, last: lu_solve(factored, pivots, core[first:last]), bounds, pool=pool)
     if not (positive and np.isfinite(core).all()):
         raise InaccurateInverseError("the change leaves a matrix that is not positive definite, or too nearly not")
     core += core.T.copy()

@@ -25,7 +25,7 @@ from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateS
 from deql.models.updated_precision import updated_precision
 from deql.models.updated_prior import updated_prior, weights_after, with_prior_items
 
-__all__ = ["METHODS", "Prepared", "prepare", "update_model"]
+__all__ = ["DRIFT", "METHODS", "Prepared", "plan_update", "prepare", "update_model"]
 
 METHODS = ("auto", "low rank", "refit")
 
@@ -85,8 +85,8 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     weights = [size_weights(sizes, power) for sizes in (change.sizes_before, change.sizes_after)]
     n = len(change.items)
     fresh = np.zeros(n)
-    if change.n_new_items:  # begun with begin_with(...) on the diagonal, which is l2 unless that is 0
-        fresh[n - change.n_new_items :] = fitted._ridge - begin_with(fitted._ridge)
+    if change.n_new_items:  # begun with _begin_with(...) on the diagonal, which is l2 unless that is 0
+        fresh[n - change.n_new_items :] = fitted._ridge - _begin_with(fitted._ridge)
     rows = row_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
     if change.final is None:
         diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + rows.gram_diagonal
@@ -97,17 +97,18 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     return Prepared(change, rows, diagonal)
 
 
-def begin_with(ridge: float) -> float:
+def _begin_with(ridge: float) -> float:
     """What a new item has on the diagonal of A before its users come: l2, or 1 where that is 0, taken off later."""
     return ridge if ridge > 0 else 1.0
 
 
 def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange:
+    if not batch:
+        return add_users(model.items_, model.titles_, model.n_users_, _nothing(model))
     if batch.removed is not None or batch.forget_users or batch.retire_items:
         what = "forget users" if batch.forget_users else "retire items" if batch.retire_items else "remove interactions"
         raise ParameterError(f"this model cannot {what}: {describe_updatable(model)}")
-    if batch.added is None:
-        return add_users(model.items_, model.titles_, model.n_users_, _nothing(model))
+    assert batch.added is not None
     if not new_users:
         raise ParameterError(
             f"this model cannot tell whether the users of what is added are new: {describe_updatable(model)}",
@@ -191,7 +192,7 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
     """
     change = prepared.change
     updated = model._copy_fitted()
-    value = 1.0 / begin_with(model._fitted_ridge)
+    value = 1.0 / _begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
         towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
         try:
