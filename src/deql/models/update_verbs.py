@@ -11,6 +11,7 @@ from deql.data.hashed_users import hashed_batch
 from deql.data.interactions import InteractionsLike, as_interactions, is_frame
 from deql.data.moments import moment
 from deql.errors import ParameterError
+from deql.io.model_file import record_checksum
 from deql.models.aging import age_model
 from deql.models.attached_data import attach_data
 from deql.models.certificate import Certificate, Removed, certify
@@ -127,12 +128,13 @@ class UpdateVerbs(Updatable):
         batch = self._batch(None, None, _ids(users), ())
         if not batch.forget_users:
             raise ParameterError("name at least one user to forget", parameter="users")
-        data, before = self.data_, self.checksum()
+        data, before = self.data_, self._as_record()  # whose checksum takes long: not before an update is refused
         removed = None if data is None else Removed.of(data, batch.forget_users)
         report = update_model(self, batch, prior=prior)
         assert removed is not None  # else the update was refused
         parameters = self._to_config(self.fitted_params_)
-        return certify(type(self).__name__, parameters, removed, report, before, self.checksum())
+        checksums = record_checksum(before), self.checksum()
+        return certify(type(self).__name__, parameters, removed, report, *checksums)
 
     def age(self, until: float | str | date) -> UpdateReport:
         """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
