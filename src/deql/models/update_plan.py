@@ -8,7 +8,7 @@ from deql._system.formatting import show_bytes, show_seconds
 from deql.data.changes import DataChange
 from deql.errors import ParameterError, TooLargeError
 from deql.linalg.engines.resources import find_resources, lacking
-from deql.linalg.gram_change import GramChange
+from deql.linalg.gram_change import RowsChange
 from deql.linalg.planner.calibration import quick_rates
 from deql.linalg.planner.update_cost import (
     NOMINAL_RATES,
@@ -28,7 +28,7 @@ __all__ = ["choose_method"]
 
 
 def choose_method(
-    model: Updatable, change: DataChange, gram: GramChange, changes: Changes, method: str, prior: Any
+    model: Updatable, change: DataChange, gram: RowsChange, changes: Changes, method: str, prior: Any
 ) -> UpdatePlan:
     """The way an update takes: the one that is predicted to be faster, of those that can be taken and fit.
 
@@ -36,7 +36,7 @@ def choose_method(
     ----------
     model : fitted model
     change : DataChange
-    gram : GramChange
+    gram : RowsChange
     changes : Changes
     method : {"auto", "low rank", "refit"}
     prior : Prior or None
@@ -88,7 +88,7 @@ def choose_method(
     return planned("low rank", f"P changes by {columns}: {low} predicted, {instead}.")
 
 
-def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange, prior: Any) -> tuple[float, int, str | None]:
+def _low_rank_way(model: Updatable, change: DataChange, gram: RowsChange, prior: Any) -> tuple[float, int, str | None]:
     """Seconds and bytes of memory, and why it does not fit, if so."""
     n, dtype = len(change.items), model.fitted_params_["dtype"]
     final = change.final
@@ -130,7 +130,7 @@ def _prior_columns(model: Updatable) -> int:
     return 0 if model.prior_ is None else model.prior_.left.shape[1]
 
 
-def _too_large(why: str, columns: str, needed: int, model: Updatable, gram: GramChange) -> list[str]:
+def _too_large(why: str, columns: str, needed: int, model: Updatable, gram: RowsChange) -> list[str]:
     """The message where P cannot even be changed by few columns."""
     stored = model.precision_.data.nbytes
     fewer = "fewer changes at a time, or " if needed > 2 * stored and gram.rank > 1 else ""
