@@ -127,14 +127,21 @@ def _nothing(model: Updatable) -> Interactions:
 
 
 def plan_update(
-    model: Updatable, batch: Batch, *, new_users: bool = False, method: str = "auto", prior: Any = None
+    model: Updatable,
+    batch: Batch,
+    *,
+    new_users: bool = False,
+    method: str = "auto",
+    prior: Any = None,
+    measured: bool = True,
 ) -> tuple[Prepared, UpdatePlan]:
-    """What a batch does, and the way that would be taken."""
+    """What a batch does, and the way that would be taken; ``measured``: see :func:`choose_method`."""
     model._check_fitted()
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
     prepared = prepare(model, batch, new_users=new_users, prior=prior)
-    return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
+    changes = Changes.of(prepared.change)
+    return prepared, choose_method(model, prepared.change, prepared.gram, changes, method, prior, measured)
 
 
 def update_model(
@@ -159,7 +166,7 @@ def update_model(
         When it is done, in seconds since 1970, which the model keeps; the clock's time if not given.
     """
     begin = time.perf_counter()
-    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior)
+    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior, measured=False)
     moment = time.time() if now is None else now
     before, notes = model.residual_, []
     taken = plan.method
