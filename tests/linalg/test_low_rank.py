@@ -10,7 +10,7 @@ from deql._system.threads import set_threads
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError
 from deql.linalg import low_rank, panel
 from deql.linalg.engines.memory import invert_in_memory
-from deql.linalg.gram_change import GramChange, row_change
+from deql.linalg.gram_change import GramChange, gram_change
 from deql.linalg.low_rank import core_of_change, low_rank_step, residual_of, retiring_step, step_residual
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.panel import panel_product
@@ -181,7 +181,7 @@ def test_a_hundred_updates_are_as_exact_as_a_fit(l2, ratio):
         before = rows[users]
         after = rows[users] = rows[users][:, rng.permutation(n)]
         ones = np.ones(len(users))
-        change = row_change(csr_array(before), csr_array(after), ones, ones, ratio).gram_change()
+        change = gram_change(csr_array(before), csr_array(after), ones, ones, ratio).change
         P = low_rank_step(P, change).precision(P)
     exact = np.linalg.inv(matrix())
 
@@ -197,8 +197,8 @@ def test_numbers_that_cancel_out_are_multiplied_in_double_precision():
     rows = (rng.random((100, n)) < 0.2) * rng.integers(1, 30, (100, n))
     A = rows.T @ rows + 30 * np.eye(n)
     P = PackedSymmetric.from_dense(np.linalg.inv(A).astype(np.float32), n)
-    usual = row_change(csr_array((1, n)), csr_array(rows[:1] > 0), np.ones(1), np.ones(1), 0.4).gram_change()
-    heavy = row_change(csr_array(rows[:40]), csr_array(rows[40:80, ::-1]), np.ones(40), np.ones(40), 0.4).gram_change()
+    usual = gram_change(csr_array((1, n)), csr_array(rows[:1] > 0), np.ones(1), np.ones(1), 0.4).change
+    heavy = gram_change(csr_array(rows[:40]), csr_array(rows[40:80, ::-1]), np.ones(40), np.ones(40), 0.4).change
     assert not low_rank_step(P, usual)._cancels(P)
     assert low_rank_step(P, heavy)._cancels(P)
     assert retiring_step(P, np.array([3, 4]))._cancels(P)

@@ -159,9 +159,27 @@ def test_rates_are_measured_once(tmp_path, monkeypatch):
     calibration.quick_rates.cache_clear()
 
 
+def test_the_machine_is_measured_only_where_that_may_decide(machine, monkeypatch):
+    generator = np.random.default_rng(0)
+    R = csr_array((generator.random((300, 1300)) < 0.02).astype(np.float32))
+    model = deql.EASE(l2=5.0).fit(deql.Interactions.from_csr(R), keep_data=True)
+    measured = []
+    machine()
+    for module in (update_cost, update_plan):
+        monkeypatch.setattr(module, "quick_rates", lambda *asked: measured.append(asked) or RATES)
+    report = model.update(forget_users=[0])
+    assert (report.method, measured) == ("low rank", [])
+    assert report.plan.seconds["refit"] > 8 * report.plan.seconds["low rank"]
+    model.update(forget_users=range(1, 220))
+    assert measured
+    measured.clear()
+    assert model.plan_update(forget_users=[250]).seconds
+    assert measured  # who asks for a plan wants to know
+
+
 def test_a_plan_makes_nothing_of_all_touched_items_squared(machine, model, monkeypatch):
     machine(rates=RATES | {"products": 1e8})
-    monkeypatch.setattr(deql.linalg.gram_change.RowChange, "gram_change", lambda rows: pytest.fail("made"))
+    monkeypatch.setattr(deql.linalg.gram_change.RowsChange, "change", property(lambda rows: pytest.fail("made")))
     assert model.plan_update(forget_users=range(200)).method == "refit"
     other = model.with_rule()
     assert other.update(forget_users=range(200)).method == "refit"

@@ -15,7 +15,7 @@ from deql.data.changes import Batch, DataChange, add_users, change_data
 from deql.data.matrices import empty_rows
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting
 from deql.linalg.gram import check_solvable_without_ridge, size_weights
-from deql.linalg.gram_change import GramChange, RowChange, row_change
+from deql.linalg.gram_change import RowsChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
@@ -48,14 +48,14 @@ class Prepared:
     Attributes
     ----------
     change : DataChange
-    rows : RowChange
+    gram : RowsChange
         What it does to A, in the columns of afterwards.
     diagonal : ndarray of float64
         D afterwards.
     """
 
     change: DataChange
-    rows: RowChange
+    gram: RowsChange
     diagonal: NDArray[np.float64]
 
 
@@ -87,14 +87,14 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     fresh = np.zeros(n)
     if change.n_new_items:  # begun with _begin_with(...) on the diagonal, which is l2 unless that is 0
         fresh[n - change.n_new_items :] = fitted._ridge - _begin_with(fitted._ridge)
-    rows = row_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
+    gram = gram_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
     if change.final is None:
-        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + rows.gram_diagonal
+        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + gram.diagonal_change
     else:
         diagonal = model._diagonal_of(change.final)
         if fitted._ridge == 0:
             check_solvable_without_ridge(change.final, diagonal, fitted._dropped)
-    return Prepared(change, rows, diagonal)
+    return Prepared(change, gram, diagonal)
 
 
 def _begin_with(ridge: float) -> float:
@@ -122,14 +122,21 @@ def _nothing(model: Updatable) -> Interactions:
 
 
 def plan_update(
-    model: Updatable, batch: Batch, *, new_users: bool = False, method: str = "auto", prior: Any = None
+    model: Updatable,
+    batch: Batch,
+    *,
+    new_users: bool = False,
+    method: str = "auto",
+    prior: Any = None,
+    measured: bool = True,
 ) -> tuple[Prepared, UpdatePlan]:
-    """What a batch does, and the way that would be taken."""
+    """What a batch does, and the way that would be taken; ``measured``: see :func:`choose_method`."""
     model._check_fitted()
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
     prepared = prepare(model, batch, new_users=new_users, prior=prior)
-    return prepared, choose_method(model, prepared.change, prepared.rows, Changes.of(prepared.change), method, prior)
+    changes = Changes.of(prepared.change)
+    return prepared, choose_method(model, prepared.change, prepared.gram, changes, method, prior, measured)
 
 
 def update_model(
@@ -154,7 +161,7 @@ def update_model(
         When it is done, in seconds since 1970, which the model keeps; the clock's time if not given.
     """
     begin = time.perf_counter()
-    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior)
+    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior, measured=False)
     moment = time.time() if now is None else now
     before, notes = model.residual_, []
     taken = plan.method
@@ -196,15 +203,14 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
     with stages(model.progress) as stage:
         towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
         try:
-            gram = prepared.rows.gram_change()
-            made = updated_precision(model, change.retired, change.n_new_items, value, gram, stage)
+            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram.change, stage)
         except (InaccurateInverseError, NotPositiveDefiniteError) as error:
             if may_refit:
                 raise _DriftedError("Rounding had added up to more than P can be changed with") from error
             raise
         updated.precision_, updated.on_device_ = made.precision, made.on_device
         _take_data(updated, model, prepared)
-        updated.residual_ = _residual(updated, model, change.final, made.unchanged, gram)
+        updated.residual_ = _residual(updated, model, prepared, made.unchanged)
         note = _checked(updated.residual_, model, may_refit)
         updated.prior_ = updated_prior(model, updated, change, made.steps, prior, towards, stage)
     updated._apply_rule()
@@ -230,13 +236,11 @@ def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None
         updated.weighted_ = bool((change.final.matrix.data != 1).any())
 
 
-def _residual(
-    updated: Updatable, model: Updatable, data: Interactions | None, unchanged: PackedSymmetric, gram: GramChange
-) -> float:
+def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchanged: PackedSymmetric) -> float:
     """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
-    if data is None:
-        return model.residual_ + step_residual(unchanged, updated.precision_, gram)
-    return residual_of(updated.precision_, updated._gram_product(data))
+    if prepared.change.final is None:
+        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram.change)
+    return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 
 def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:

@@ -15,7 +15,7 @@ from deql._system.tables import counted
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, Setting
 from deql.linalg.gram import user_weights
-from deql.linalg.gram_change import row_change
+from deql.linalg.gram_change import gram_change
 from deql.linalg.low_rank import low_rank_step
 from deql.linalg.packed import PackedSymmetric
 from deql.models.attached_data import check_sums, in_order_of
@@ -149,7 +149,7 @@ def _left_of(model: Updatable, fresh: Updatable, theirs: Interactions) -> list[C
     rows, dropped = fresh._as_learned(theirs).matrix, fresh._dropped
     weights = user_weights(rows, fresh.user_power)
     nothing = csr_array(rows.shape, dtype=rows.dtype)
-    change = row_change(nothing, rows, np.zeros_like(weights), weights, dropped / (1.0 - dropped)).gram_change()
+    change = gram_change(nothing, rows, np.zeros_like(weights), weights, dropped / (1.0 - dropped)).change
     with_them = low_rank_step(fresh.precision_, change).precision(fresh.precision_, store=fresh._store)
     made, differs = (largest_difference(one, fresh.precision_) for one in (with_them, model.precision_))
     words = f"of {made:.1e} that they would make of P"
