@@ -186,9 +186,7 @@ def update_model(
         count = 0 if old is None else old.count
         state = UpdateState(count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment)
     updated.updated_ = state
-    model._become(updated)
-    if prior is not None:
-        model._take_prior(prior)
+    model._become(updated, prior)
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
 
 
