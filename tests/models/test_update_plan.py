@@ -156,3 +156,21 @@ def test_rates_are_measured_once(tmp_path, monkeypatch):
     assert len(calls) == 1
     assert {"read", "write"} <= {*calibration.quick_rates("disk", "float32", 64, tmp_path, "cpu")}
     calibration.quick_rates.cache_clear()
+
+
+def test_the_machine_is_measured_only_where_that_may_decide(machine, monkeypatch):
+    generator = np.random.default_rng(0)
+    R = csr_array((generator.random((300, 1300)) < 0.02).astype(np.float32))
+    model = deql.EASE(l2=5.0).fit(deql.Interactions.from_csr(R), keep_data=True)
+    measured = []
+    machine()
+    for module in (update_cost, update_plan):
+        monkeypatch.setattr(module, "quick_rates", lambda *asked: measured.append(asked) or RATES)
+    report = model.update(forget_users=[0])
+    assert (report.method, measured) == ("low rank", [])
+    assert report.plan.seconds["refit"] > 8 * report.plan.seconds["low rank"]
+    model.update(forget_users=range(1, 220))
+    assert measured
+    measured.clear()
+    assert model.plan_update(forget_users=[250]).seconds
+    assert measured  # who asks for a plan wants to know

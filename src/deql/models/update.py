@@ -15,7 +15,7 @@ from deql.data import Interactions
 from deql.data.changes import Batch, DataChange, add_users, change_data, empty_rows
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting
 from deql.linalg.gram import check_solvable_without_ridge, user_weights
-from deql.linalg.gram_change import GramChange, gram_change
+from deql.linalg.gram_change import RowsChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
@@ -48,14 +48,14 @@ class Prepared:
     Attributes
     ----------
     change : DataChange
-    gram : GramChange
+    gram : RowsChange
         What it does to A, in the columns of afterwards.
     diagonal : ndarray of float64
         D afterwards.
     """
 
     change: DataChange
-    gram: GramChange
+    gram: RowsChange
     diagonal: NDArray[np.float64]
 
 
@@ -87,9 +87,9 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     fresh = np.zeros(n)
     if change.n_new_items:  # begun with begin_with(...) on the diagonal, which is l2 unless that is 0
         fresh[n - change.n_new_items :] = fitted._ridge - begin_with(fitted._ridge)
-    gram, by_item = gram_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
+    gram = gram_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
     if change.final is None:
-        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + by_item
+        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + gram.diagonal_change
     else:
         diagonal = model._diagonal_of(change.final)
         if fitted._ridge == 0:
@@ -127,14 +127,21 @@ def _nothing(model: Updatable) -> Interactions:
 
 
 def plan_update(
-    model: Updatable, batch: Batch, *, new_users: bool = False, method: str = "auto", prior: Any = None
+    model: Updatable,
+    batch: Batch,
+    *,
+    new_users: bool = False,
+    method: str = "auto",
+    prior: Any = None,
+    measured: bool = True,
 ) -> tuple[Prepared, UpdatePlan]:
-    """What a batch does, and the way that would be taken."""
+    """What a batch does, and the way that would be taken; ``measured``: see :func:`choose_method`."""
     model._check_fitted()
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
     prepared = prepare(model, batch, new_users=new_users, prior=prior)
-    return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
+    changes = Changes.of(prepared.change)
+    return prepared, choose_method(model, prepared.change, prepared.gram, changes, method, prior, measured)
 
 
 def update_model(
@@ -159,7 +166,7 @@ def update_model(
         When it is done, in seconds since 1970, which the model keeps; the clock's time if not given.
     """
     begin = time.perf_counter()
-    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior)
+    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior, measured=False)
     moment = time.time() if now is None else now
     before, notes = model.residual_, []
     taken = plan.method
@@ -201,7 +208,7 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
     with stages(model.progress) as stage:
         towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
         try:
-            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram.change, stage)
         except (InaccurateInverseError, NotPositiveDefiniteError) as error:
             if may_refit:
                 raise _DriftedError("Rounding had added up to more than P can be changed with") from error
@@ -237,7 +244,7 @@ def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None
 def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchanged: PackedSymmetric) -> float:
     """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
     if prepared.change.final is None:
-        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram)
+        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram.change)
     return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 

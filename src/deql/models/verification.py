@@ -151,10 +151,8 @@ def _left_of(model: Updatable, fresh: Updatable, theirs: Interactions) -> list[C
     rows, dropped = fresh._as_learned(theirs).matrix, fresh._dropped
     weights = user_weights(rows, fresh.user_power)
     nothing = csr_array(rows.shape, dtype=rows.dtype)
-    change, _ = gram_change(
-        nothing, rows, np.ones_like(weights), weights, dropped / (1.0 - dropped), np.zeros(rows.shape[1])
-    )
-    with_them = low_rank_step(fresh.precision_, change).precision(fresh.precision_)
+    change = gram_change(nothing, rows, np.ones_like(weights), weights, dropped / (1.0 - dropped))
+    with_them = low_rank_step(fresh.precision_, change.change).precision(fresh.precision_)
     made, differs = (largest_difference(one, fresh.precision_) for one in (with_them, model.precision_))
     words = f"of {made:.1e} that they would make of P"
     if made < differs / 2:

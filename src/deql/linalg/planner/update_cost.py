@@ -196,7 +196,8 @@ def update_memory(size: UpdateSize, engine: str) -> int:
     itemsize = 4 if size.dtype == "float32" else 8
     panels = size.n * (size.rank + size.retired) * itemsize
     widest = max(size.rank, size.retired)
-    thin = panels + 3 * 8 * widest**2 + 8 * size.n * size.prior_columns + 16 * size.interactions
+    factor = 8 * size.touched * size.rank * (size.touched != size.rank)
+    thin = panels + factor + 3 * 8 * widest**2 + 8 * size.n * size.prior_columns + 16 * size.interactions
     return thin if engine == "disk" else thin + _at_once(size.stores)
 
 
