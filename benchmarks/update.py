@@ -152,14 +152,12 @@ def _file(folder: str, name: str) -> Path:
 
 def crossover(shares: list[float], low_rank: list[float], refit: float) -> float | None:
     """The share of the items at which both take as long, between those measured; None if one is always faster."""
-    faster = np.array(low_rank) < refit
-    if faster.all() or not faster.any():
+    slower = np.flatnonzero(np.array(low_rank) >= refit)
+    if not len(slower) or slower[0] == 0:
         return None
-    last = int(np.flatnonzero(~faster)[0])
-    if last == 0:
-        return None
-    low, high = low_rank[last - 1], low_rank[last]
-    return shares[last - 1] + (shares[last] - shares[last - 1]) * (refit - low) / (high - low)
+    first = int(slower[0])
+    low, high = low_rank[first - 1], low_rank[first]
+    return shares[first - 1] + (shares[first] - shares[first - 1]) * (refit - low) / (high - low)
 
 
 def made_up(n: int, repeats: int) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class TestUpdate:
         )  # fmt: skip
         assert "1 new user" in shown.out
         assert "1 item retired" in shown.out
-        assert "low rank, residual" in shown.out
+        assert "low rank; residual" in shown.out
         assert "and saved as out.deql" in shown.out
         model = deql.load("out.deql")
         check_refitted(model)
@@ -127,17 +127,22 @@ class TestUpdate:
         assert report["method"] in ("low rank", "refit")
         assert found["after"] == model_checksum("kept.deql") == deql.load("kept.deql").checksum()
         assert found["bytes"] == os.path.getsize("kept.deql")
+        assert (found["file"], found["journal"], found["certificate"]) == ("kept.deql", None, None)
 
     def test_dry_run(self, capsys, here):
         before = sorted(os.listdir())
         shown = told(capsys, "update", "kept.deql", "--forget-users", "forget.txt", "--dry-run")
         assert "2 users gone" in shown.out
         plan = answer(capsys, "update", "kept.deql", "--add", "add.csv", "--dry-run")
-        assert plan["changes"]["new_users"] == 1
-        assert set(plan["seconds"]) == {"low rank", "refit"}
+        assert plan["until"] is None
+        assert plan["plan"]["changes"]["new_users"] == 1
+        assert set(plan["plan"]["seconds"]) == {"low rank", "refit"}
         shown = told(capsys, "update", "plain.deql", "--data", "data.csv", "--dry-run")
         assert "The data are the model's, and would be kept." in shown.out
         assert "fades" in told(capsys, "update", "fading.deql", "--until", "1970-02-01", "--dry-run").out
+        aged = answer(capsys, "update", "fading.deql", "--until", "1970-02-01", "--dry-run")
+        assert aged == {"plan": None, "until": 31 * 86400.0}
+        assert "do not fade" in refusal(capsys, "update", "kept.deql", "--until", "1970-02-01", "--dry-run", out=None)
         assert sorted(os.listdir()) == before
 
     def test_hashed_users_are_found(self, capsys, here):
@@ -209,9 +214,11 @@ class TestRefusals:
             (["kept.deql", "--forget-users", "unknown"], "there is no user 'nobody' to forget"),
             (["kept.deql", "--retire-items", "unknown"], "the model does not know the item 'nobody'"),
             (["kept.deql", "--remove", "add.csv"], "there is no interaction of user"),
-            (["kept.deql", "--add", "add.csv", "--until", "soon"], "--until must be a time"),
+            (["none.deql", "--add", "none.csv", "--until", "soon"], "--until must be a time"),
             (["kept.deql", "--add", "add.csv", "--k-core", "3"], "--k-core looks at all data, and belongs to --data"),
             (["kept.deql", "--add", "add.csv", "--hash-users"], "--hash-users goes with --data"),
+            (["kept.deql", "--forget-users", "forget.txt", "--new-users"], "--new-users goes with --add FILE"),
+            (["fading.deql", "--until", "1970-02-01", "--method", "refit"], "--method goes with --add, --remove"),
             (["kept.deql", "--add", "add.csv", "--certificate", "c.json"], "--certificate goes with --forget-users"),
             (["kept.deql", "--add", "add.csv", "--journal", "kept.deql"], "kept.deql is used twice in this command"),
             (["kept.deql", "--add", "add.csv", "--journal", "add.csv"], "add.csv is used twice in this command"),
@@ -428,3 +435,13 @@ def test_a_certificate_is_written_beside_the_model(capsys, here):
     assert certificate.among(["u5", "u6", "u7"]).tolist() == [True, True, False]
     users, _ = pairs()
     assert certificate.interactions == sum(user in ("u5", "u6") for user in users)
+
+
+def test_there_is_no_certificate_without_its_model_nor_the_model_without_it(capsys, here, monkeypatch):
+    asked = ["update", "kept.deql", "--forget-users", "forget.txt", "--certificate", "c.json"]
+    with monkeypatch.context() as patch:
+        patch.setattr(deql.DEQL, "save", lambda *given, **named: (_ for _ in ()).throw(deql.ModelFileError("no room")))
+        assert "no room" in refusal(capsys, *asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(Certificate, "to_json", lambda self: (_ for _ in ()).throw(OSError(28, "No space left")))
+        assert "c.json could not be written: no space left" in refusal(capsys, *asked)

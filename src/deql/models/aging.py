@@ -18,7 +18,7 @@ from deql.models.updatable import Updatable
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
 from deql.ranking.prior_term import prior_diagonal
 
-__all__ = ["age_model"]
+__all__ = ["age_model", "check_fading"]
 
 _REASONS = {
     "none": "Interactions count in full at that moment already.",
@@ -39,9 +39,9 @@ def age_model(model: Updatable, until: float, now: float | None = None) -> Updat
         When this is done, in seconds since 1970, which the model keeps; the clock's time if not given.
     """
     begin, before = time.perf_counter(), model.residual_
+    check_fading(model)
     half_life = model.fitted_params_["half_life"]
-    if half_life is None or model.until_ is None:
-        raise ParameterError("interactions do not fade in this model: fit it with ", Setting("half_life", "30d"))
+    assert model.until_ is not None
     if until == model.until_:
         how, aged = "none", model._copy_fitted()
     elif model._can_refit(None) and (data := model.data_) is not None:
@@ -62,6 +62,12 @@ def age_model(model: Updatable, until: float, now: float | None = None) -> Updat
     plan = UpdatePlan(method, _REASONS[how], Changes(0, 0, 0, 0, 0, 0, 0), 0, 0, len(model.items_), {}, {})
     note = f"Interactions count in full at {until:.15g}."
     return UpdateReport(plan, method, time.perf_counter() - begin, before, model.residual_, state, (note,))
+
+
+def check_fading(model: Updatable) -> None:
+    """Refuse models without a half-life, in which nothing grows older."""
+    if model.fitted_params_["half_life"] is None or model.until_ is None:
+        raise ParameterError("interactions do not fade in this model: fit it with ", Setting("half_life", "30d"))
 
 
 def _factor(half_life: float | str, before: float, until: float) -> float:
