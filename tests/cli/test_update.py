@@ -95,7 +95,7 @@ def refusal(capsys, *arguments, out="out.deql"):
 def check_refitted(model):
     """That a model is what a fit on its own data gives."""
     fresh = type(model)(**model.fitted_params_)
-    fresh._fit_on(model.data_, model)
+    fresh._fit_on(model.data_, model.until_)
     np.testing.assert_allclose(model.weights(), fresh.weights(), rtol=1e-8, atol=1e-10)
 
 
@@ -193,7 +193,7 @@ class TestUpdate:
         model = deql.load("out.deql")
         assert model.until_ == 19 * 86400
         fresh = type(model)(**model.fitted_params_)
-        fresh._fit_on(model.data_, model)
+        fresh._fit_on(model.data_, model.until_)
         np.testing.assert_allclose(model.weights(), fresh.weights(), atol=1e-5)
         assert "--half-life" in refusal(capsys, "update", "kept.deql", "--until", "1970-01-20")
 
