@@ -150,7 +150,7 @@ class TestUpdate:
         model = deql.load("out.deql")
         assert model.n_users_ == USERS - 2 + 1
         check_refitted(model)
-        assert "there are no users to forget" in refusal(capsys, "update", "out.deql", "--forget-users", "forget.txt")
+        assert "there are no users " in refusal(capsys, "update", "out.deql", "--forget-users", "forget.txt")
 
     def test_quantised_rows_stay(self, capsys, here):
         deql.load("kept.deql").save("rows.deql", quantized_rows=True)
@@ -211,7 +211,7 @@ class TestRefusals:
             (["kept.deql", "--forget-users", "empty"], "empty has no ids of users"),
             (["kept.deql", "--retire-items", "empty"], "empty has no ids of items"),
             (["kept.deql", "--add", "empty"], "empty"),
-            (["kept.deql", "--forget-users", "unknown"], "there is no user to forget 'nobody'"),
+            (["kept.deql", "--forget-users", "unknown"], "there is no user 'nobody' to forget"),
             (["kept.deql", "--retire-items", "unknown"], "the model does not know the item 'nobody'"),
             (["kept.deql", "--remove", "add.csv"], "there is no interaction of user"),
             (["none.deql", "--add", "none.csv", "--until", "soon"], "--until must be a time"),

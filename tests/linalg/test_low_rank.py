@@ -202,3 +202,8 @@ def test_numbers_that_cancel_out_are_multiplied_in_double_precision():
     assert not low_rank_step(P, usual)._cancels(P)
     assert low_rank_step(P, heavy)._cancels(P)
     assert retiring_step(P, np.array([3, 4]))._cancels(P)
+
+
+def test_the_core_does_not_depend_on_how_its_numbers_lie():
+    K, M = positive(150), positive(150, seed=1)
+    assert np.array_equal(core_of_change(K, M), core_of_change(np.asfortranarray(K), np.asfortranarray(M)))

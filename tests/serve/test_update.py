@@ -289,8 +289,8 @@ def test_quantised_rows_stay_with_their_file(tmp_path, with_rows):
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        ({"forget_users": ["zoe"]}, "there is no user to forget 'zoe'"),
-        ({"retire_items": ["rye"]}, "there is no item to retire 'rye'"),
+        ({"forget_users": ["zoe"]}, "there is no user 'zoe' to forget"),
+        ({"retire_items": ["rye"]}, "there is no item 'rye' to retire"),
         ({"remove": [{"user": "ann", "item": "egg"}]}, "no interaction of user 'ann' with item 'egg'"),
         ({"add": [{"user": 5, "item": "tea"}]}, "ids of users are text in the data and whole numbers in what is added"),
     ],

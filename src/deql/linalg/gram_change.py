@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
+from deql.linalg.packed import mirror_lower
+
 __all__ = ["GramChange", "RowsChange", "gram_change"]
 
 
@@ -81,9 +83,10 @@ class RowsChange:
         T, k = self.columns, self.rank
         rows, signed, moved = self._rows[:, T], self._signed, np.zeros(0, np.int64)
         if self._moves is None and k == len(T):
-            whole = np.asarray((rows.T @ rows.multiply(signed[:, None])).todense())
+            whole = (rows.T @ rows.multiply(signed[:, None])).toarray(order="C")
+            mirror_lower(whole)  # the same but for rounding
             whole[np.diag_indices(k)] += self._on_diagonal[T]
-            return GramChange(T, None, (whole + whole.T) / 2)
+            return GramChange(T, None, whole)
         factor, middle = np.zeros((len(T), k)), np.zeros((k, k))
         first = len(signed)
         factor[:, :first] = rows.toarray().T

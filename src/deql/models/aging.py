@@ -42,18 +42,14 @@ def age_model(model: Updatable, until: float, now: float | None = None) -> Updat
     check_fading(model)
     half_life = model.fitted_params_["half_life"]
     assert model.until_ is not None
-    how = "none"
-    aged = model._copy_fitted()
-    if until != model.until_:
+    if until == model.until_:
+        how, aged = "none", model._copy_fitted()
+    elif model._can_refit(None) and (data := model.data_) is not None:
+        how, aged = "data", model._fitted_beside(data, until)
+    else:
+        how, aged = "itself", model._copy_fitted()
         aged.until_ = until
-        data = model.data_ if model._can_refit(None) else None
-        how = "itself" if data is None else "data"
-        if data is None:
-            _fade_precision(aged, _factor(half_life, model.until_, until))
-        else:
-            like, aged = aged, model._unfitted()
-            aged._fit_on(data, like)
-            aged._kept = data
+        _fade_precision(aged, _factor(half_life, model.until_, until))
         aged._move_copies(model)
     moment = time.time() if now is None else now
     kept = model.updated_
@@ -90,15 +86,18 @@ def _factor(half_life: float | str, before: float, until: float) -> float:
 def _fade_precision(model: Updatable, factor: float) -> None:
     """P of A' = f²·(A − l2·I) + l2·I from P of A, and D' = f²·D."""
     with stages(model.progress) as stage:
-        matrix = model.precision_.copy()
-        ridge, n = model._fitted_ridge, matrix.n
+        ridge, n = model._fitted_ridge, model.precision_.n
+        matrix = model.precision_.room(n, model.precision_.tile, model._store)
+        np.copyto(matrix.data, model.precision_.data)
         residual = model.residual_ + invert_in_memory(matrix, stage("From P to A"))
         thin = None if model.prior_ is None else _without_precision(model, matrix, stage)
         scaled = np.full(n, np.sqrt(factor), matrix.dtype)
         matrix.scale(scaled)
         matrix.add_to_diagonal(np.full(n, ridge * (1.0 - factor)))
         model.residual_ = residual + invert_in_memory(matrix, stage("Inverse"))
-        model.precision_, model.engine_ = matrix, "memory"
+        model.precision_ = matrix
+        if model.engine_ != "disk":  # whose P lies in a file again
+            model.engine_ = "memory"
         model.gram_diagonal_ = factor * model.gram_diagonal_
         if model.prior_ is not None and thin is not None:
             model.prior_ = _with_precision(model.prior_, thin, matrix, stage)

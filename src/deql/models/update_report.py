@@ -21,7 +21,7 @@ class Changes:
     Attributes
     ----------
     added, removed : int
-        Interactions.
+        Interactions; among those removed are all of forgotten users and of retired items.
     new_users, changed_users, forgotten_users : int
     new_items, retired_items : int
     """

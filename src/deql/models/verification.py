@@ -88,8 +88,7 @@ def verify(
     >>> all(check.passed for check in verify(certificate, model, model.checksum(), data))
     True
     """
-    params = model.fitted_params_ | ({} if prior is None else {"prior": prior})
-    refuse_saved_prior(params["prior"])
+    refuse_saved_prior(model.fitted_params_["prior"] if prior is None else prior)
     same = checksum == certificate.after
     words = "the one that the certificate is of" if same else "another model, or changed since the certificate was made"
     checks = [Check("the file", words, same)]
@@ -108,9 +107,8 @@ def verify(
         return [*checks, Check("the data", str(error), False)]
     users = counted(own.n_users, "user", "users")
     checks.append(Check("the data", f"{users} and all counts as in the model", True))
-    fresh = type(model)(**params)
-    fresh.progress = model.progress
-    fresh._fit_on(own, model)
+    fresh = model._unfitted(prior)
+    fresh._fit_on(own, model.until_)
     return checks + _compared(model, fresh) + _left_of(model, fresh, theirs)
 
 
@@ -151,11 +149,11 @@ def _left_of(model: Updatable, fresh: Updatable, theirs: Interactions) -> list[C
     rows, dropped = fresh._as_learned(theirs).matrix, fresh._dropped
     weights = user_weights(rows, fresh.user_power)
     nothing = csr_array(rows.shape, dtype=rows.dtype)
-    change = gram_change(nothing, rows, np.ones_like(weights), weights, dropped / (1.0 - dropped))
-    with_them = low_rank_step(fresh.precision_, change.change).precision(fresh.precision_)
+    change = gram_change(nothing, rows, np.zeros_like(weights), weights, dropped / (1.0 - dropped)).change
+    with_them = low_rank_step(fresh.precision_, change).precision(fresh.precision_, store=fresh._store)
     made, differs = (largest_difference(one, fresh.precision_) for one in (with_them, model.precision_))
     words = f"of {made:.1e} that they would make of P"
-    if made < differs / 2:
+    if made <= differs / 2:
         return [Check("what is left of them", f"cannot be told: rounding is more {words}", True)]
     share = abs(share_left(model.precision_, fresh.precision_, with_them))
     return [
