@@ -363,7 +363,7 @@ def _commands() -> list[Operation]:
 
     def forget(folder: Path) -> None:
         """Forget, and say so in the journal, unless an earlier try has done so after all."""
-        asked = ("--forget-users", "user", "--journal", "log", "-o", "new.deql")
+        asked = ("--forget-users", "user", "--journal", "log", "--certificate", "gone.json", "-o", "new.deql")
         try:
             _command("update", "shop.deql", *asked)(folder)
         except RefusedError as error:
@@ -377,9 +377,10 @@ def _commands() -> list[Operation]:
         assert line["after"] == model.checksum()
 
     def update_survived(before: dict[str, bytes], folder: Path) -> None:
-        """The new model is whole or not there, and a line of the journal at most not confirmed."""
+        """The new model is whole or not there, a certificate only beside it, a line of the journal not confirmed."""
         names = {path.name for path in folder.iterdir()}
-        assert names <= {*before, "log", "new.deql"}, names
+        assert names <= {*before, "log", "new.deql", "gone.json"}, names
+        assert "new.deql" in names or "gone.json" not in names
         assert (folder / "shop.deql").read_bytes() == before["shop.deql"]
         if "new.deql" in names:
             deql.load(folder / "new.deql")

@@ -112,7 +112,9 @@ def update(
     )  # fmt: skip
     plan = None
     if batch.typed() and (dry_run or journal is not None):  # what is refused leaves the journal as it is
-        plan = plan_update(model, entry.batch, new_users=new_users, method=entry.method, prior=prior)[1]
+        plan = plan_update(model, entry.batch, new_users=new_users, method=entry.method, prior=prior, measured=dry_run)[
+            1
+        ]
     if dry_run:
         _show_plan(plan, entry, json)
         return
