@@ -88,8 +88,7 @@ def verify(
     >>> all(check.passed for check in verify(certificate, model, model.checksum(), data))
     True
     """
-    params = model.fitted_params_ | ({} if prior is None else {"prior": prior})
-    refuse_saved_prior(params["prior"])
+    refuse_saved_prior(model.fitted_params_["prior"] if prior is None else prior)
     same = checksum == certificate.after
     words = "the one that the certificate is of" if same else "another model, or changed since the certificate was made"
     checks = [Check("the file", words, same)]
@@ -108,7 +107,7 @@ def verify(
         return [*checks, Check("the data", str(error), False)]
     users = counted(own.n_users, "user", "users")
     checks.append(Check("the data", f"{users} and all counts as in the model", True))
-    fresh = type(model)(**params)
+    fresh = model._unfitted(prior)
     fresh.progress = model.progress
     fresh._fit_on(own, model)
     return checks + _compared(model, fresh) + _left_of(model, fresh, theirs)
