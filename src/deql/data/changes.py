@@ -236,6 +236,8 @@ def _with_times_of(data: Interactions, added: Interactions | None) -> Interactio
         return None
     if data.times is not None and added.times is None:
         raise DataError("the data have times and what is added has none: read it with ", Setting("time"))
+    if data.times is not None and added.times is not None and not np.isfinite(added.times).all():
+        raise DataError("the data have times, and some of what is added are missing or not finite: nothing was changed")
     return added if data.times is not None else replace(added, times=None)
 
 
@@ -247,11 +249,7 @@ def _with_new(
         return ids, ids[:0]
     theirs = added.without_empty()
     others: NDArray[Any] = getattr(theirs, what)
-    if len(ids) and others.dtype.kind != ids.dtype.kind:
-        kind, other = ("whole numbers", "text") if ids.dtype.kind == "i" else ("text", "whole numbers")
-        raise DataError(
-            f"ids of {what} are {kind} in the data and {other} in what is added: read it with ", Setting("ids", "text")
-        )
+    _refuse_other_kind(ids, others, what, "added")
     new = others[[one not in index for one in others.tolist()]]
     return np.concatenate([ids, new]) if len(new) else ids, new
 
@@ -302,7 +300,9 @@ def rearranged(
 def _taken(data: Interactions, removed: Interactions, shape: tuple[int, int], names: Names) -> csr_array:
     """The pairs that go, in the rows and columns of afterwards; all of them must be there."""
     removed = removed.without_empty()
-    rows, columns = (_lookup_kind(getattr(data, what), getattr(removed, what), what) for what in ("users", "items"))
+    for what in ("users", "items"):
+        _refuse_other_kind(getattr(data, what), getattr(removed, what), what, "to be removed")
+    rows, columns = (_lookup(getattr(data, what), getattr(removed, what)) for what in ("users", "items"))
     at, across = rows[entry_rows(removed.matrix)], columns[removed.matrix.indices]
     there = (at >= 0) & (across >= 0)
     if there.all():
@@ -323,14 +323,19 @@ def _taken(data: Interactions, removed: Interactions, shape: tuple[int, int], na
     raise DataError(f"there is no interaction of user {of} with item {what} to remove{more}: nothing was changed")
 
 
-def _lookup_kind(ids: NDArray[Any], wanted: NDArray[Any], what: str) -> NDArray[np.int64]:
-    if len(ids) and wanted.dtype.kind != ids.dtype.kind:
-        kind, other = ("whole numbers", "text") if ids.dtype.kind == "i" else ("text", "whole numbers")
+def _refuse_other_kind(ids: NDArray[Any], others: NDArray[Any], what: str, which: str) -> None:
+    """Raise DataError where ids are whole numbers and others are not, or the other way round."""
+    if not len(ids) or others.dtype.kind == ids.dtype.kind:
+        return
+    if ids.dtype.kind == "i":
         raise DataError(
-            f"ids of {what} are {kind} in the data and {other} in what is to be removed: read it with ",
-            Setting("ids", "text"),
-        )
-    return _lookup(ids, wanted)
+            f"ids of {what} are whole numbers in the data, and {name_some(others[:1])} in what is {which} is none: "
+            "give whole numbers, or fit the model on data that are read with ", Setting("ids", "text"),
+        )  # fmt: skip
+    raise DataError(
+        f"ids of {what} are text in the data and whole numbers in what is {which}: read it with ",
+        Setting("ids", "text"),
+    )
 
 
 def _refuse_into(
