@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -20,7 +21,7 @@ from deql.cli.written_files import check_outputs
 from deql.data.changes import Batch
 from deql.data.moments import moment
 from deql.errors import JournalError, ParameterError
-from deql.io.model_file import model_checksum
+from deql.io.model_file import checksum, model_checksum, replacing
 from deql.models import load
 from deql.models.certificate import Removed, certify
 from deql.models.updatable import Updatable
@@ -99,6 +100,7 @@ def update(
     _check_typed(batch, until, data, hash_users, journal, certificate)
     if data is None:
         refuse_cleaning(table)
+    found = checksum(model_file)  # first: should the file be replaced meanwhile, that is seen
     model = load_updatable(model_file)
     before = model_checksum(model_file)
     if data is not None:
@@ -117,7 +119,7 @@ def update(
         _show_plan(plan, entry, json)
         return
     assert out is not None
-    done = _Work(model, entry, prior, model_file, out).do(journal, certificate)
+    done = _Work(model, entry, prior, model_file, found, out).do(journal, certificate)
     _show_done(done, out, json)
 
 
@@ -186,10 +188,16 @@ class _Work:
     entry: JournalEntry
     prior: Any
     model_file: Path
+    found: str
     out: Path
 
     def do(self, journal: Path | None, certificate: Path | None) -> _Done:
-        """Compute, then write: a line of the journal, the model, that it is there, the certificate."""
+        """Compute, then write: a line of the journal, the model, that it is there; the certificate with the model."""
+        in_place = os.path.realpath(self.out) == os.path.realpath(self.model_file)
+        with replacing(self.model_file, self.found) if in_place else nullcontext():
+            return self._do(journal, certificate)
+
+    def _do(self, journal: Path | None, certificate: Path | None) -> _Done:
         model, entry = self.model, self.entry
         notes: list[str] = []
         changes = bool(entry.batch) or entry.until is not None
@@ -200,18 +208,25 @@ class _Work:
                 reports = apply_entry(model, entry, self.prior) if changes else []
             taken = reports[0].method if entry.batch else entry.method
             entry = replace(entry, method="auto" if taken == "none" else taken, after=model.checksum())
+
+            def save() -> None:
+                if log is not None:
+                    log.append(entry)
+                model.save(self.out, quantized_rows=quantised)
+
             if log is not None:
                 notes += [log.note] if log.note else []
                 notes += _named(log, entry.batch, self.out)
-                log.append(entry)
-            model.save(self.out, quantized_rows=quantised)
+            if certificate is not None and removed is not None:
+                parameters = model._to_config(model.fitted_params_)
+                kind = type(model).__name__
+                certified = certify(kind, parameters, removed, reports[0], entry.before, entry.after)
+                certified.save(certificate, save)
+            else:
+                save()
             if log is not None:
                 with suppress(JournalError):  # the next update sees it by the model
                     log.confirm(entry.after)
-        if certificate is not None and removed is not None:
-            parameters = model._to_config(model.fitted_params_)
-            kind = type(model).__name__
-            certify(kind, parameters, removed, reports[0], entry.before, entry.after).save(certificate)
         notes = [note for report in reports for note in report.notes] + notes
         written = {"file": self.out, "journal": journal, "certificate": certificate}
         files = {name: str(path) for name, path in written.items() if path is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from deql._version import __version__
 from deql.data import Interactions
 from deql.data.hashed_users import hash_users, new_salt
 from deql.errors import DataError, reason
-from deql.io.atomic import write_text
+from deql.io.atomic import sync, write_whole
 from deql.models.update_report import UpdateReport
 
 __all__ = ["Certificate", "Removed", "certify"]
@@ -85,9 +85,24 @@ class Certificate:
         told = {"deql": "certificate", "format_version": self.format_version} | dataclasses.asdict(self)
         return json.dumps(as_json(told), indent=2, ensure_ascii=False) + "\n"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, whole or not at all."""
-        write_text(Path(path), self.to_json())
+    def save(self, path: str | os.PathLike[str], before: Callable[[], object] | None = None) -> None:
+        """Write it to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+        before : callable, optional
+            Called when it is on disk and not in its place yet, where it only goes if that succeeds: what saves the
+            model. Who was forgotten cannot be certified later.
+        """
+
+        def write(place: Path) -> None:
+            place.write_text(self.to_json(), encoding="utf-8", errors="replace")
+            if before is not None:
+                sync(place)
+                before()
+
+        write_whole(Path(path), write)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
