@@ -173,3 +173,8 @@ def test_new_users_are_all_that_comes_where_the_data_are_not_known():
     assert change.after.matrix.toarray().tolist() == [[0, 2, 0], [0, 0, 1]]
     assert not change.before.n_interactions
     assert change.after.times.tolist() == [1, 2]
+
+
+def test_ids_of_two_kinds_that_are_no_numbers_do_not_mix(data):
+    with pytest.raises(DataError, match="all of one kind"):
+        change_data(data, Batch(pairs_of([2.5], ["tea"])))

@@ -133,7 +133,7 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
         goes[_places_of(old).multiply(taken.astype(bool)).data - 1] = True
     kept = masked(old, ~goes)
     when = None if data.times is None else data.times[~goes]
-    come, came = _placed(added, users, items, shape)
+    come, came = _placed(data, added, shape)
     if come is not None:
         _refuse_into(forgotten, entry_rows(come), users, "user", "users", "forgotten", batch.names)
         _refuse_into(retired, come.indices, items, "item", "items", "retired", {})
@@ -250,27 +250,28 @@ def _with_new(
     theirs = added.without_empty()
     others: NDArray[Any] = getattr(theirs, what)
     _refuse_other_kind(ids, others, what, "added")
-    new = others[[one not in index for one in others.tolist()]]
+    new = others[_lookup(index, others) < 0]
+    factorise(np.concatenate([ids[:1], new[:1]]))  # text and something else that is no number
     return np.concatenate([ids, new]) if len(new) else ids, new
 
 
 def _placed(
-    added: Interactions | None, users: NDArray[Any], items: NDArray[Any], shape: tuple[int, int]
+    data: Interactions, added: Interactions | None, shape: tuple[int, int]
 ) -> tuple[csr_array | None, NDArray[np.float64] | None]:
     """What comes, in the rows and columns of afterwards, and its times."""
     if added is None:
         return None, None
     added = added.without_empty()
-    rows, columns = _lookup(users, added.users), _lookup(items, added.items)
+    rows, columns = _lookup(data.user_index, added.users), _lookup(data.item_index, added.items)
+    for places, known in ((rows, data.n_users), (columns, data.n_items)):
+        new = places < 0
+        places[new] = known + np.arange(new.sum())
     return rearranged(added.matrix, rows, columns, shape, added.times)
 
 
-def _lookup(ids: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each of some ids stands among all; −1 for one that is not there."""
-    distinct, places = factorise(np.concatenate([ids, wanted]))
-    first = np.full(len(distinct), -1, np.int64)
-    first[places[: len(ids)]] = np.arange(len(ids))
-    return np.asarray(first[places[len(ids) :]])
+def _lookup(index: dict[Any, int], wanted: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each of some ids stands; −1 for one that is not there."""
+    return np.array([index.get(one, -1) for one in wanted.tolist()], np.int64)
 
 
 def rearranged(
@@ -302,7 +303,7 @@ def _taken(data: Interactions, removed: Interactions, shape: tuple[int, int], na
     removed = removed.without_empty()
     for what in ("users", "items"):
         _refuse_other_kind(getattr(data, what), getattr(removed, what), what, "to be removed")
-    rows, columns = (_lookup(getattr(data, what), getattr(removed, what)) for what in ("users", "items"))
+    rows, columns = _lookup(data.user_index, removed.users), _lookup(data.item_index, removed.items)
     at, across = rows[entry_rows(removed.matrix)], columns[removed.matrix.indices]
     there = (at >= 0) & (across >= 0)
     if there.all():
