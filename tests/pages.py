@@ -4,6 +4,8 @@ import re
 import shlex
 from typing import NamedTuple
 
+from deql.cli import run
+
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]\d+)?(?:\b ?(?:s|min|MiB|KiB)\b)?")
 
@@ -47,6 +49,19 @@ def commands(text):
     """The lines of a shell block as words, without comments; a line that ends in a backslash goes on."""
     lines = text.replace("\\\n", " ").splitlines()
     return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def deql_shell(capsys):
+    """What runs lines of a shell that call deql, for :func:`run_page`."""
+
+    def shell(words, refused):
+        assert words[0] == "deql", f"{words} is not run"
+        code = run(words[1:])
+        printed = capsys.readouterr()
+        assert code == (2 if refused else 0), printed.err
+        return printed.err + printed.out
+
+    return shell
 
 
 def run_page(path, text, shell, capsys):

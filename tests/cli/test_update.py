@@ -16,7 +16,6 @@ import pytest
 import deql
 from deql._system.threads import set_threads
 from deql.cli.app import run
-from deql.errors import ModelFileError
 from deql.io.journal import read_records
 from deql.io.model_file import checksum, model_checksum, replacing
 from deql.models.certificate import Certificate
@@ -97,7 +96,7 @@ def refusal(capsys, *arguments, out="out.deql"):
 def check_refitted(model):
     """That a model is what a fit on its own data gives."""
     fresh = type(model)(**model.fitted_params_)
-    fresh._fit_on(model.data_, model)
+    fresh._fit_on(model.data_, model.until_)
     np.testing.assert_allclose(model.weights(), fresh.weights(), rtol=1e-8, atol=1e-10)
 
 
@@ -110,7 +109,7 @@ class TestUpdate:
         )  # fmt: skip
         assert "1 new user" in shown.out
         assert "1 item retired" in shown.out
-        assert "low rank, residual" in shown.out
+        assert "low rank; residual" in shown.out
         assert "and saved as out.deql" in shown.out
         model = deql.load("out.deql")
         check_refitted(model)
@@ -129,17 +128,22 @@ class TestUpdate:
         assert report["method"] in ("low rank", "refit")
         assert found["after"] == model_checksum("kept.deql") == deql.load("kept.deql").checksum()
         assert found["bytes"] == os.path.getsize("kept.deql")
+        assert (found["file"], found["journal"], found["certificate"]) == ("kept.deql", None, None)
 
     def test_dry_run(self, capsys, here):
         before = sorted(os.listdir())
         shown = told(capsys, "update", "kept.deql", "--forget-users", "forget.txt", "--dry-run")
         assert "2 users gone" in shown.out
         plan = answer(capsys, "update", "kept.deql", "--add", "add.csv", "--dry-run")
-        assert plan["changes"]["new_users"] == 1
-        assert set(plan["seconds"]) == {"low rank", "refit"}
+        assert plan["until"] is None
+        assert plan["plan"]["changes"]["new_users"] == 1
+        assert set(plan["plan"]["seconds"]) == {"low rank", "refit"}
         shown = told(capsys, "update", "plain.deql", "--data", "data.csv", "--dry-run")
         assert "The data are the model's, and would be kept." in shown.out
         assert "fades" in told(capsys, "update", "fading.deql", "--until", "1970-02-01", "--dry-run").out
+        aged = answer(capsys, "update", "fading.deql", "--until", "1970-02-01", "--dry-run")
+        assert aged == {"plan": None, "until": 31 * 86400.0}
+        assert "do not fade" in refusal(capsys, "update", "kept.deql", "--until", "1970-02-01", "--dry-run", out=None)
         assert sorted(os.listdir()) == before
 
     def test_hashed_users_are_found(self, capsys, here):
@@ -147,7 +151,7 @@ class TestUpdate:
         model = deql.load("out.deql")
         assert model.n_users_ == USERS - 2 + 1
         check_refitted(model)
-        assert "there are no users to forget" in refusal(capsys, "update", "out.deql", "--forget-users", "forget.txt")
+        assert "there are no users " in refusal(capsys, "update", "out.deql", "--forget-users", "forget.txt")
 
     def test_quantised_rows_stay(self, capsys, here):
         deql.load("kept.deql").save("rows.deql", quantized_rows=True)
@@ -190,7 +194,7 @@ class TestUpdate:
         model = deql.load("out.deql")
         assert model.until_ == 19 * 86400
         fresh = type(model)(**model.fitted_params_)
-        fresh._fit_on(model.data_, model)
+        fresh._fit_on(model.data_, model.until_)
         np.testing.assert_allclose(model.weights(), fresh.weights(), atol=1e-5)
         assert "--half-life" in refusal(capsys, "update", "kept.deql", "--until", "1970-01-20")
 
@@ -208,12 +212,14 @@ class TestRefusals:
             (["kept.deql", "--forget-users", "empty"], "empty has no ids of users"),
             (["kept.deql", "--retire-items", "empty"], "empty has no ids of items"),
             (["kept.deql", "--add", "empty"], "empty"),
-            (["kept.deql", "--forget-users", "unknown"], "there is no user to forget 'nobody'"),
+            (["kept.deql", "--forget-users", "unknown"], "there is no user 'nobody' to forget"),
             (["kept.deql", "--retire-items", "unknown"], "the model does not know the item 'nobody'"),
             (["kept.deql", "--remove", "add.csv"], "there is no interaction of user"),
-            (["kept.deql", "--add", "add.csv", "--until", "soon"], "--until must be a time"),
+            (["none.deql", "--add", "none.csv", "--until", "soon"], "--until must be a time"),
             (["kept.deql", "--add", "add.csv", "--k-core", "3"], "--k-core looks at all data, and belongs to --data"),
             (["kept.deql", "--add", "add.csv", "--hash-users"], "--hash-users goes with --data"),
+            (["kept.deql", "--forget-users", "forget.txt", "--new-users"], "--new-users goes with --add FILE"),
+            (["fading.deql", "--until", "1970-02-01", "--method", "refit"], "--method goes with --add, --remove"),
             (["kept.deql", "--add", "add.csv", "--certificate", "c.json"], "--certificate goes with --forget-users"),
             (["kept.deql", "--add", "add.csv", "--journal", "kept.deql"], "kept.deql is used twice in this command"),
             (["kept.deql", "--add", "add.csv", "--journal", "add.csv"], "add.csv is used twice in this command"),
@@ -454,37 +460,19 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_written_over(here, caps
         os.replace("plain.deql", path)
         return model
 
-    monkeypatch.setattr("deql.cli.update.load", load_and_replace)
+    monkeypatch.setattr("deql.cli.update.load_updatable", load_and_replace)
     assert run(["update", "kept.deql", "--add", "add.csv", "-o", "kept.deql"]) == 2
     assert "kept.deql was replaced while it was read" in capsys.readouterr().err
     assert deql.load("kept.deql").data_ is None
 
 
-def test_nobody_is_forgotten_whose_certificate_cannot_be_written(here, capsys, monkeypatch):
+def test_nothing_is_in_the_journal_of_users_whose_certificate_cannot_be_written(here, capsys, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("deql.models.certificate.sync", full)
-    arguments = [
-        "update",
-        "kept.deql",
-        "--forget-users",
-        "forget.txt",
-        "--certificate",
-        "gone.json",
-        "--journal",
-        "log",
-    ]
-    assert "gone.json could not be written: no space" in refused(capsys, *arguments, "-o", "kept.deql")
-
-
-def test_no_certificate_is_there_of_a_model_that_could_not_be_saved(here, capsys, monkeypatch):
-    def full(*_):
-        raise ModelFileError("no space left")
-
-    monkeypatch.setattr("deql.io.model_file.write", full)
-    arguments = ["update", "kept.deql", "--forget-users", "forget.txt", "--certificate", "gone.json"]
-    assert "no space left" in refused(capsys, *arguments, "-o", "kept.deql")
+    asked = ["update", "kept.deql", "--forget-users", "forget.txt", "--certificate", "gone.json", "--journal", "log"]
+    assert "gone.json could not be written: no space" in refused(capsys, *asked, "-o", "kept.deql")
 
 
 def test_a_journal_with_a_gap_takes_no_more(here, capsys):
@@ -494,3 +482,13 @@ def test_a_journal_with_a_gap_takes_no_more(here, capsys):
     Path("log").write_text("".join(lines[:3] + lines[5:]))
     said = refused(capsys, "update", "kept.deql", "--retire-items", "retire.txt", "--journal", "log", "-o", "kept.deql")
     assert "log is broken: a line is missing" in said
+
+
+def test_there_is_no_certificate_without_its_model_nor_the_model_without_it(capsys, here, monkeypatch):
+    asked = ["update", "kept.deql", "--forget-users", "forget.txt", "--certificate", "c.json"]
+    with monkeypatch.context() as patch:
+        patch.setattr(deql.DEQL, "save", lambda *given, **named: (_ for _ in ()).throw(deql.ModelFileError("no room")))
+        assert "no room" in refusal(capsys, *asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(Certificate, "to_json", lambda self: (_ for _ in ()).throw(OSError(28, "No space left")))
+        assert "c.json could not be written: no space left" in refusal(capsys, *asked)

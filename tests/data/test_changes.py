@@ -137,10 +137,10 @@ def test_places_in_a_file_are_those_of_no_file_afterwards(data):
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        (Batch(forget_users=("dee",)), "there is no user to forget 'dee': nothing was changed"),
-        (Batch(forget_users=("dee", "ann", "eve")), "there are no users to forget 'dee', 'eve'"),
-        (Batch(forget_users=(7,)), "there is no user to forget 7"),
-        (Batch(retire_items=("egg",)), "there is no item to retire 'egg'"),
+        (Batch(forget_users=("dee",)), "there is no user 'dee' to forget: nothing was changed"),
+        (Batch(forget_users=("dee", "ann", "eve")), "there are no users 'dee', 'eve' to forget"),
+        (Batch(forget_users=(7,)), "there is no user 7 to forget"),
+        (Batch(retire_items=("egg",)), "there is no item 'egg' to retire"),
         (Batch(removed=pairs_of(["ann"], ["oat"])), "no interaction of user 'ann' with item 'oat' to remove: nothing"),
         (Batch(removed=pairs_of(["dee"], ["tea"])), "no interaction of user 'dee' with item 'tea' to remove: nothing"),
         (Batch(removed=pairs_of(["ann", "ann", "bob"], ["tea", "oat", "jam"])), "nor 1 more of the 3 pairs"),
@@ -178,3 +178,19 @@ def test_new_users_are_all_that_comes_where_the_data_are_not_known():
 def test_ids_of_two_kinds_that_are_no_numbers_do_not_mix(data):
     with pytest.raises(DataError, match="all of one kind"):
         change_data(data, Batch(pairs_of([2.5], ["tea"])))
+
+
+@pytest.mark.parametrize("part", ["added", "removed"])
+def test_text_in_place_of_numbers_is_not_to_be_read_as_text(part):
+    numbered = pairs_of([1, 2], [3, 4])
+    with pytest.raises(DataError, match=r"are whole numbers in the data and text in .*: give whole numbers"):
+        change_data(numbered, Batch(**{part: pairs_of(["1"], [3])}))
+
+
+def test_values_are_as_short_as_those_that_are_left(data):
+    fine = change_data(data, Batch(pairs_of(["dee"], ["tea"], [0.1]))).final
+    assert fine.matrix.data.dtype == np.float64
+    assert table(fine) == table(data) | {("dee", "tea"): 0.1}
+    coarse = change_data(fine, Batch(forget_users=("dee",))).final
+    assert coarse.matrix.data.dtype == np.float32
+    assert table(coarse) == table(data)

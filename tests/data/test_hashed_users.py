@@ -81,7 +81,7 @@ def test_a_batch_changes_hashed_data_as_it_does_the_data():
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        (Batch(forget_users=("zoe", "a")), "no user to forget 'zoe'"),
+        (Batch(forget_users=("zoe", "a")), "no user 'zoe' to forget"),
         (Batch(removed=deql.Interactions.from_pairs(["a"], ["z"])), "interaction of user 'a' with item 'z'"),
         (Batch(removed=deql.Interactions.from_pairs(["zoe"], ["x"])), "interaction of user 'zoe' with item 'x'"),
         (Batch(deql.Interactions.from_pairs(["a"], ["z"]), forget_users=("a",)), "user 'a' cannot be forgotten and"),

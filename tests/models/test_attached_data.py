@@ -143,3 +143,11 @@ def test_what_cannot_be_done_without_them_says_so():
     model = deql.EASE(l2=2.0).fit(DATA)
     with pytest.raises(deql.errors.ParameterError, match="cannot forget users: it does not have its data"):
         model.update(forget_users=[3])
+
+
+def test_a_model_that_names_nobody_goes_on_to_name_nobody():
+    model = deql.EASE(l2=2.0).fit(NAMED, keep_data="hashed")
+    salt = model.user_salt_
+    model.attach_data(shuffled(NAMED, 1))
+    assert model.user_salt_ not in (None, salt)
+    assert model.recommend(users=[3], k=2).users.tolist() == [3]

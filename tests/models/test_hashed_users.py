@@ -88,7 +88,7 @@ def test_unknown_ones_are_named_as_they_were_given(hashed):
         assert hashed.recommend(users=[12], k=1).from_popularity.all()
     with pytest.raises(ParameterError, match="all of one kind and none missing"):
         hashed.recommend(users=[NAMES[0], None])
-    with pytest.raises(DataError, match="no user to forget 'zoe'"):
+    with pytest.raises(DataError, match="no user 'zoe' to forget"):
         hashed.update(forget_users=["zoe"])
 
 

@@ -11,6 +11,7 @@ import deql
 from deql.errors import DataError, ModelFileError, ParameterError
 from deql.io import model_file
 from deql.linalg.gram import SharedGram, gram, user_weights, weighted_diagonal
+from deql.models.verification import verify
 from deql.priors import ItemFeatures, LowPass
 
 HALF_LIFE, DAY = 3.0, 86400.0
@@ -195,3 +196,21 @@ def test_a_frame_is_read_with_its_times(timed):
     model.update(pl.DataFrame({"user": ["b"], "item": ["x"], "time": [11]}))
     assert model.data_.times.max() == 11.0
     assert model.until_ == 9.0
+
+
+def test_age_without_data_stays_on_the_disk(timed):
+    engine = deql.engines.Disk(memory="64MiB")
+    model = deql.EASE(4.0, half_life=HALF_LIFE, dtype="float64", engine=engine).fit(timed)
+    model.age(25.0)
+    assert model.engine_ == "disk"
+    assert isinstance(model.precision_.data, np.memmap)
+    close(model, deql.EASE(4.0, dtype="float64").fit(by_hand(timed, 25.0)))
+
+
+def test_users_who_have_faded_away_leave_nothing_to_find(timed):
+    data = replace(timed, times=np.where(timed.matrix.nonzero()[0] == 3, -1e6, timed.times))
+    model = deql.EASE(4.0, half_life=1, dtype="float64").fit(data, keep_data=True)
+    certificate = model.forget(3)
+    checks = verify(certificate, model, model.checksum(), data)
+    assert all(check.passed for check in checks)
+    assert checks[-1].found.startswith("cannot be told")

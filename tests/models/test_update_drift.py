@@ -186,3 +186,12 @@ def test_new_users_follow_without_data(data, more):
     assert model.item_counts_.tolist() == expected.item_counts_.tolist()
     assert np.allclose(model.weights(), expected.weights(), rtol=0, atol=1e-12)
     assert 0 < report.residual < 1e-12
+
+
+def test_what_was_set_since_the_fit_does_not_count(data):
+    model = deql.EASE(l2=2.0, dtype="float64").fit(data, keep_data=True)
+    model.set_params(dtype="float32", l2=900.0)
+    model.update(forget_users=[1], method="low rank")
+    assert model.precision_.dtype == np.float64
+    expected = deql.EASE(l2=2.0, dtype="float64").fit(model.data_)
+    assert np.allclose(precision(model), precision(expected), rtol=0, atol=1e-12)

@@ -70,7 +70,7 @@ def test_a_time_that_is_none_is_refused_as_the_model_could_not_be_saved(data, ti
 def test_advice_on_ids_of_another_kind_can_be_followed(which):
     of_numbers = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs([1, 2], ["x", "y"]), keep_data=True)
     text, numbers = deql.Interactions.from_pairs(["1"], ["x"]), deql.Interactions.from_pairs([1], ["x"])
-    refused(of_numbers, DataError, "'1' in what is .* is none: give whole numbers, or fit", **{which: text})
+    refused(of_numbers, DataError, "text in what is .*: give whole numbers", **{which: text})
     of_text = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(["1", "2"], ["x", "y"]), keep_data=True)
     refused(of_text, DataError, "whole numbers in what is .*: read it with ids='text'", **{which: numbers})
 

@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import deql
+import deql.linalg.gram_change
 from deql.errors import TooLargeError
 from deql.linalg.engines.resources import Resources
 from deql.linalg.planner import calibration, choose, update_cost
@@ -130,7 +131,7 @@ def test_predictions_grow_with_what_there_is_to_do():
 def test_memory_is_the_new_store_beside_panels_and_core():
     size = UpdateSize(12_000, "float32", 700, 700)
     store = size.stores[0]
-    assert update_memory(size, "memory") == store + 12_000 * 700 * 4 + 3 * 8 * 700**2
+    assert update_memory(size, "memory") == store + 12_000 * 700 * 4 + 6 * 8 * 700**2
     assert update_memory(size, "disk") == update_memory(size, "memory") - store
     assert (update_disk(size, "disk"), update_disk(size, "memory")) == (store, 0)
     # Retiring goes through two stores, and new items through one more: two of them are there at once.
@@ -156,3 +157,29 @@ def test_rates_are_measured_once(tmp_path, monkeypatch):
     assert len(calls) == 1
     assert {"read", "write"} <= {*calibration.quick_rates("disk", "float32", 64, tmp_path, "cpu")}
     calibration.quick_rates.cache_clear()
+
+
+def test_the_machine_is_measured_only_where_that_may_decide(machine, monkeypatch):
+    generator = np.random.default_rng(0)
+    R = csr_array((generator.random((300, 1300)) < 0.02).astype(np.float32))
+    model = deql.EASE(l2=5.0).fit(deql.Interactions.from_csr(R), keep_data=True)
+    measured = []
+    machine()
+    for module in (update_cost, update_plan):
+        monkeypatch.setattr(module, "quick_rates", lambda *asked: measured.append(asked) or RATES)
+    report = model.update(forget_users=[0])
+    assert (report.method, measured) == ("low rank", [])
+    assert report.plan.seconds["refit"] > 8 * report.plan.seconds["low rank"]
+    model.update(forget_users=range(1, 220))
+    assert measured
+    measured.clear()
+    assert model.plan_update(forget_users=[250]).seconds
+    assert measured  # who asks for a plan wants to know
+
+
+def test_a_plan_makes_nothing_of_all_touched_items_squared(machine, model, monkeypatch):
+    machine(rates=RATES | {"products": 1e8})
+    monkeypatch.setattr(deql.linalg.gram_change.RowsChange, "change", property(lambda rows: pytest.fail("made")))
+    assert model.plan_update(forget_users=range(200)).method == "refit"
+    other = model.with_rule()
+    assert other.update(forget_users=range(200)).method == "refit"

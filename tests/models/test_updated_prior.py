@@ -351,6 +351,8 @@ class TestWithoutWhatMadeIt:
             model.update(CHANGES["new users"]["added"], new_users=True)
         with pytest.raises(ParameterError, match="that is learned from the data needs them"):
             model.update(CHANGES["new users"]["added"], new_users=True, prior=LowPass(3))
+        with pytest.raises(ParameterError, match="that is learned from the data needs them"):
+            model.update(prior=LowPass(3))
         model.update()
 
     def test_a_low_pass_is_rebuilt(self, tmp_path: Path) -> None:

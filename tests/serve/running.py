@@ -144,10 +144,11 @@ def recommend(server):
 
 
 class Asking:
-    """While this is entered, a client asks without a pause; ``checksums`` are those of its answers."""
+    """While this is entered, a client asks without a pause: ``checksums`` of its answers, and their ``seconds``."""
 
-    def __init__(self, server):
-        self.server, self.checksums, self.failures = server, [], []
+    def __init__(self, server, ask=None):
+        self._ask_once = ask or server.recommend
+        self.checksums, self.seconds, self.failures = [], [], []
 
     def __enter__(self):
         self._over = threading.Event()
@@ -157,10 +158,12 @@ class Asking:
 
     def _ask(self):
         while not self._over.is_set():
+            began = time.monotonic()
             try:
-                self.checksums.append(self.server.recommend())
+                self.checksums.append(self._ask_once())
             except Exception as error:
                 self.failures.append(repr(error))
+            self.seconds.append(time.monotonic() - began)
 
     def __exit__(self, *error):
         self._over.set()

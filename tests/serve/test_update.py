@@ -28,7 +28,7 @@ from deql.serve.settings import Settings
 from deql.serve.update_process import interactions_of, update_file
 from deql.serve.updates import Updates
 from tests.serve.asking import Asker
-from tests.serve.running import Server, _command, basic, wait_for
+from tests.serve.running import Asking, Server, _command, basic, wait_for
 
 pytestmark = pytest.mark.serve
 
@@ -96,41 +96,18 @@ def update(server, authorization="Bearer token", **batch):
         connection.close()
 
 
-class Asking:
-    """While this is entered, a client asks without a pause: ``checksums`` of its answers, and their ``seconds``."""
-
-    def __init__(self, server):
-        self.server, self.checksums, self.seconds, self.failures = server, [], [], []
-
-    def __enter__(self):
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._ask)
-        self._thread.start()
-        return self
-
-    def _ask(self):
-        while not self._over.is_set():
-            began = time.monotonic()
-            try:
-                status, answer = self.server.ask("POST", "/recommend", b'{"histories": [["tea"]], "k": 2}')
-                assert status == 200, answer
-                self.checksums.append(answer["checksum"])
-            except Exception as error:
-                self.failures.append(repr(error))
-            self.seconds.append(time.monotonic() - began)
-
-    def __exit__(self, *error):
-        self._over.set()
-        self._thread.join()
+def checksum_of_an_answer(server):
+    status, answer = server.ask("POST", "/recommend", b'{"histories": [["tea"]], "k": 2}')
+    assert status == 200, answer
+    return answer["checksum"]
 
 
 def test_a_batch_is_a_refit_while_others_ask(shop):
     old = checksum(shop.model)
-    with Asking(shop) as asking:
+    with Asking(shop, lambda: checksum_of_an_answer(shop)) as asking:
         status, answer, _ = update(shop, **BATCH)
         wait_for(lambda: asking.checksums[-1:] != [old])
     assert status == 200, answer
-    assert not asking.failures
     assert list(dict.fromkeys(asking.checksums)) == [old, answer["checksum"]]
     assert asking.checksums.count(old) > 20
     assert np.quantile(asking.seconds, 0.95) < 0.5
@@ -312,8 +289,8 @@ def test_quantised_rows_stay_with_their_file(tmp_path, with_rows):
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        ({"forget_users": ["zoe"]}, "there is no user to forget 'zoe'"),
-        ({"retire_items": ["rye"]}, "there is no item to retire 'rye'"),
+        ({"forget_users": ["zoe"]}, "there is no user 'zoe' to forget"),
+        ({"retire_items": ["rye"]}, "there is no item 'rye' to retire"),
         ({"remove": [{"user": "ann", "item": "egg"}]}, "no interaction of user 'ann' with item 'egg'"),
         ({"add": [{"user": 5, "item": "tea"}]}, "ids of users are text in the data and whole numbers in what is added"),
     ],
@@ -345,6 +322,15 @@ def test_times_that_are_missing(tmp_path):
     assert said["message"] == 'the data have times and what is added has none: send a "time" with each'
     assert "report" in update_file(path, path, checksum(path), {"add": [{"user": 2, "item": 3, "time": 8}]})
     assert deql.load(path).data_.times.tolist() == [5.0, 6.0, 8.0]
+
+
+def test_features_that_are_to_be_learned_anew(tmp_path):
+    path, table = tmp_path / "shop.deql", tmp_path / "items.csv"
+    table.write_text("item,kind\n" + "".join(f"{item},{item[0] > 'j'}\n" for item in ("egg", "jam", "oat", "tea")))
+    data = deql.Interactions.from_pairs(*zip(*PAIRS, strict=True))
+    deql.EASE(1.0, prior=deql.priors.ItemFeatures(table)).fit(data, keep_data=True).save(path)
+    said = update_file(path, path, checksum(path), {"retire_items": ["egg"]})["refused"]["message"]
+    assert said.endswith("item 'egg' would be gone: use deql update --item-features FILE, then reload the model")
 
 
 def test_a_file_that_cannot_be_written(tmp_path, monkeypatch):

@@ -15,7 +15,18 @@ from typing import NamedTuple
 
 from deql.errors import TooLargeError
 
-__all__ = ["Limit", "adapt_to_limits", "addresses_left", "check_room_for_blas", "limits_set", "usable_processors"]
+__all__ = [
+    "MOST_CALLERS",
+    "Limit",
+    "adapt_to_limits",
+    "addresses_left",
+    "check_room_for_blas",
+    "limits_set",
+    "usable_processors",
+]
+
+MOST_CALLERS = 64
+"""Threads that may be inside BLAS at once: it has buffers for so many."""
 
 # Measured with the bundled data on Linux: what the libraries take of each kind at one thread, and for one more.
 _LEAST = {"v": 900 * 2**20, "d": 400 * 2**20}

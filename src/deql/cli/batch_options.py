@@ -10,9 +10,8 @@ import numpy as np
 import typer
 
 from deql.cli.items import find_item
-from deql.cli.options import TableOptions
+from deql.cli.options import TableOptions, note_weights
 from deql.cli.output import option_name, progress_wanted
-from deql.cli.recommend import note_weights
 from deql.cli.user_ids import read_ids
 from deql.data import Interactions
 from deql.data.changes import Batch

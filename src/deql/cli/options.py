@@ -12,15 +12,17 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 import typer
 
-from deql.cli.output import console, progress_wanted, rich_table
+from deql.cli.output import console, progress_wanted, rich_table, say
 from deql.data import Interactions, Step
 from deql.data.clean import clean, describe_steps
 from deql.data.read import read_interactions
+from deql.data.readers.columns import find_known
+from deql.data.readers.files import open_table
 from deql.errors import DataError, name_some
 
 __all__ = [
     "AsJson", "Encoding", "HashUsers", "HowMany", "KeepData", "MaxUnpacked", "ModelFile", "OnMissing", "Seed",
-    "TableFile", "TableOptions", "show_steps", "with_options",
+    "TableFile", "TableOptions", "note_weights", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -32,7 +34,8 @@ MaxUnpacked = Annotated[
 ]
 Encoding = Annotated[str, typer.Option(help="What text files are written in, such as latin-1.")]
 KeepData = Annotated[
-    bool, typer.Option("--keep-data", help="Keep the data in the model file, to recommend by user id.")
+    bool,
+    typer.Option("--keep-data", help="Keep the data in the model file: to recommend by user id, to update it."),
 ]
 HashUsers = Annotated[
     bool, typer.Option("--hash-users", help="Keep the data, with salted hashes in place of the ids of users.")
@@ -168,3 +171,14 @@ def show_steps(steps: Iterable[Step]) -> None:
 
     rows = [(row["what"], *(cell(row, name) for name in names)) for row in describe_steps(steps)]
     console(stderr=True).print(rich_table("", ["step", *names], rows))
+
+
+def note_weights(model: Any, path: Path, encoding: str) -> None:
+    """Say how the weights of a table are used, unless the model was fitted without any."""
+    if model.weighted_ is False or path.suffix == ".npz":  # a matrix's values are used
+        return
+    names = open_table(path, (), None, None, encoding=encoding).names
+    place = find_known(names, "weight")
+    if place is not None:
+        why = ", as the model was fitted with weights" if model.weighted_ else ""
+        say(f"note: every row of {path} counts 1: say --weight {names[place]} to use that column{why}")

@@ -9,19 +9,17 @@ import typer
 
 from deql._system.tables import counted
 from deql.cli.items import find_items, history_facts, item_rows, parse_history, parse_items, scored_items
-from deql.cli.options import AsJson, Encoding, HowMany, MaxUnpacked, ModelFile, OnMissing
+from deql.cli.options import AsJson, Encoding, HowMany, MaxUnpacked, ModelFile, OnMissing, note_weights
 from deql.cli.output import console, print_json, progress_wanted, rich_table, say
 from deql.cli.user_ids import as_user_ids, read_ids
 from deql.cli.written_files import check_outputs
 from deql.data import Interactions
 from deql.data.read import read_interactions
-from deql.data.readers.columns import find_known
-from deql.data.readers.files import open_table
 from deql.errors import ParameterError
 from deql.io.frame_stream import STREAM_ENDINGS
 from deql.models import load
 
-__all__ = ["note_weights", "recommend"]
+__all__ = ["recommend"]
 
 
 def recommend(
@@ -116,17 +114,6 @@ def _kept_data(model: Any, model_file: Path) -> Interactions:
             f"{model_file} does not have its data, and so no users: fit it with --keep-data, or give --histories"
         )
     return data
-
-
-def note_weights(model: Any, histories: Path, encoding: str) -> None:
-    """Say how the weights of a table are used, unless the model was fitted without any."""
-    if model.weighted_ is False or histories.suffix == ".npz":  # a matrix's values are used
-        return
-    names = open_table(histories, (), None, None, encoding=encoding).names
-    place = find_known(names, "weight")
-    if place is not None:
-        why = ", as the model was fitted with weights" if model.weighted_ else ""
-        say(f"note: every row of {histories} counts 1: say --weight {names[place]} to use that column{why}")
 
 
 def _recommend_one(model: Any, history: list[Any] | dict[Any, float], options: dict[str, Any], json: bool) -> None:

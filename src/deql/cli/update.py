@@ -17,22 +17,20 @@ from deql._system.tables import counted
 from deql.cli.batch_options import BatchOptions, read_batch, refuse_cleaning
 from deql.cli.options import AsJson, ModelFile, TableOptions, with_options
 from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
+from deql.cli.updatable_models import features_again, load_updatable
 from deql.cli.written_files import check_outputs
 from deql.data.changes import Batch
 from deql.data.moments import moment
 from deql.errors import JournalError, ParameterError
 from deql.io.model_file import checksum, model_checksum, replacing
-from deql.models import load
+from deql.models.aging import check_fading
 from deql.models.certificate import Removed, certify
-from deql.models.updatable import Updatable
 from deql.models.update import plan_update
 from deql.models.update_journal import JournalEntry, UpdateJournal, apply_entry
 from deql.models.update_journal import replay as replay_journal
 from deql.models.update_report import UpdatePlan, UpdateReport
-from deql.priors.matrix import as_prior
-from deql.priors.specs import features_of
 
-__all__ = ["features_again", "load_updatable", "update"]
+__all__ = ["update"]
 
 Method = Literal["auto", "low-rank", "refit"]
 
@@ -97,64 +95,57 @@ def update(
         assert out is not None
         _replay(model_file, replay, item_features, out, json)
         return
-    _check_typed(batch, until, data, hash_users, journal, certificate)
+    _check_typed(batch, asked | {"item_features": item_features})
+    fades_until = None if until is None else moment(until, "until")
     if data is None:
         refuse_cleaning(table)
     found = checksum(model_file)  # first: should the file be replaced meanwhile, that is seen
     model = load_updatable(model_file)
     before = model_checksum(model_file)
+    if until is not None:
+        check_fading(model)
     if data is not None:
-        timed = model._needs_times
-        model.attach_data(table.read(data, quiet=json, find_time=timed), hash_users=hash_users)
+        model.attach_data(table.read(data, quiet=json, find_time=model._needs_times), hash_users=hash_users)
     prior = None if item_features is None else features_again(model, item_features)
     entry = JournalEntry(
-        read_batch(model, batch, table), method.replace("-", " "), time.time(), before, "",
-        None if until is None else moment(until, "until"), new_users,
+        read_batch(model, batch, table), method.replace("-", " "), time.time(), before, "", fades_until, new_users,
         None if item_features is None else str(item_features),
     )  # fmt: skip
     plan = None
-    if batch.typed():
+    if batch.typed() and (dry_run or journal is not None):  # what is refused leaves the journal as it is
         plan = plan_update(model, entry.batch, new_users=new_users, method=entry.method, prior=prior)[1]
     if dry_run:
         _show_plan(plan, entry, json)
         return
     assert out is not None
-    done = _Work(model, entry, prior, model_file, found, out).do(journal, certificate)
+    in_place = os.path.realpath(out) == os.path.realpath(model_file)
+    with replacing(model_file, found) if in_place else nullcontext():
+        done = _apply(model, entry, prior, out, journal, certificate)
     _show_done(done, out, json)
 
 
-def _check_typed(
-    batch: BatchOptions, until: str | None, data: Path | None, hash_users: bool, journal: Path | None,
-    certificate: Path | None,
-) -> None:  # fmt: skip
+def _check_typed(batch: BatchOptions, asked: dict[str, Any]) -> None:
     """Refuse what does not go together."""
-    if not batch.typed() and until is None and data is None:
-        raise ParameterError(
-            "say what changes: --add, --remove, --forget-users, --retire-items, --until DATE or --data FILE"
-        )
-    if hash_users and data is None:
+    if not batch.typed():
+        if asked["until"] is None and asked["data"] is None:
+            raise ParameterError(
+                "say what changes: --add, --remove, --forget-users, --retire-items, --until DATE or --data FILE"
+            )
+        for name in ("method", "item_features"):
+            if asked[name]:
+                raise ParameterError(
+                    f"{option_name(name)} goes with --add, --remove, --forget-users or --retire-items: leave it out"
+                )
+    if asked["new_users"] and batch.add is None:
+        raise ParameterError("--new-users goes with --add FILE")
+    if asked["hash_users"] and asked["data"] is None:
         raise ParameterError("--hash-users goes with --data FILE, whose users it hides")
-    if certificate is not None and batch.forget_users is None:
+    if asked["certificate"] is not None and batch.forget_users is None:
         raise ParameterError("--certificate goes with --forget-users FILE")
-    if journal is not None and data is not None:
+    if asked["journal"] is not None and asked["data"] is not None:
         raise ParameterError(
             "--journal cannot hold what --data gives: save the model with its data first, and update that one then"
         )
-
-
-def load_updatable(path: Path) -> Any:
-    """A model that can be updated; with bars where somebody looks."""
-    model = load(path)
-    if not isinstance(model, Updatable):
-        raise ParameterError(f"{path} is a {type(model).__name__}, which has no inverse to update: fit it again")
-    return model
-
-
-def features_again(model: Any, path: Path) -> Any:
-    """The prior that a table makes once more, with what the model file kept of its parameters."""
-    known = as_prior(model.fitted_params_["prior"])
-    chosen = {} if known is None or known.config.get("prior") != "features" else {"l2": known.config["l2"]}
-    return features_of(str(path), **chosen)
 
 
 @contextmanager
@@ -177,60 +168,46 @@ class _Done:
     before: str
     after: str
     notes: list[str]
-    files: dict[str, str]
+    files: dict[str, str | None]
 
 
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """One update: nothing is written before all of it is computed."""
+def _apply(
+    model: Any, entry: JournalEntry, prior: Any, out: Path, journal: Path | None, certificate: Path | None
+) -> _Done:
+    """Compute, then write: a line of the journal, the model with its certificate, and that it is there."""
+    notes: list[str] = []
+    changes = bool(entry.batch) or entry.until is not None
+    data, users = model.data_, entry.batch.forget_users
+    removed = Removed.of(data, users) if users and data is not None else None
+    quantised = model.quantized_rows_ is not None
+    with nullcontext() if journal is None else UpdateJournal(journal, entry.before) as log:
+        with _bars(model):
+            reports = apply_entry(model, entry, prior) if changes else []
+        taken = reports[0].method if entry.batch else entry.method
+        entry = replace(entry, method="auto" if taken == "none" else taken, after=model.checksum())
+        if log is not None:
+            notes += [log.note] if log.note else []
+            notes += _named(log, entry.batch, out)
 
-    model: Any
-    entry: JournalEntry
-    prior: Any
-    model_file: Path
-    found: str
-    out: Path
-
-    def do(self, journal: Path | None, certificate: Path | None) -> _Done:
-        """Compute, then write: a line of the journal, the model, that it is there; the certificate with the model."""
-        in_place = os.path.realpath(self.out) == os.path.realpath(self.model_file)
-        with replacing(self.model_file, self.found) if in_place else nullcontext():
-            return self._do(journal, certificate)
-
-    def _do(self, journal: Path | None, certificate: Path | None) -> _Done:
-        model, entry = self.model, self.entry
-        notes: list[str] = []
-        changes = bool(entry.batch) or entry.until is not None
-        removed = Removed.of(model.data_, entry.batch.forget_users) if entry.batch.forget_users else None
-        quantised = model.quantized_rows_ is not None
-        with nullcontext() if journal is None else UpdateJournal(journal, entry.before) as log:
-            with _bars(model):
-                reports = apply_entry(model, entry, self.prior) if changes else []
-            taken = reports[0].method if entry.batch else entry.method
-            entry = replace(entry, method="auto" if taken == "none" else taken, after=model.checksum())
-
-            def save() -> None:
-                if log is not None:
-                    log.append(entry)
-                model.save(self.out, quantized_rows=quantised)
-
+        def save() -> None:
             if log is not None:
-                notes += [log.note] if log.note else []
-                notes += _named(log, entry.batch, self.out)
-            if certificate is not None and removed is not None:
-                parameters = model._to_config(model.fitted_params_)
-                kind = type(model).__name__
-                certified = certify(kind, parameters, removed, reports[0], entry.before, entry.after)
-                certified.save(certificate, save)
-            else:
-                save()
-            if log is not None:
-                with suppress(JournalError):  # the next update sees it by the model
-                    log.confirm(entry.after)
-        notes = [note for report in reports for note in report.notes] + notes
-        written = {"file": self.out, "journal": journal, "certificate": certificate}
-        files = {name: str(path) for name, path in written.items() if path is not None}
-        return _Done(reports, entry.before, entry.after, notes, files)
+                log.append(entry)
+            model.save(out, quantized_rows=quantised)
+
+        if certificate is None:
+            save()
+        else:
+            assert removed is not None  # else the update was refused
+            parameters = model._to_config(model.fitted_params_)
+            said = certify(type(model).__name__, parameters, removed, reports[0], entry.before, entry.after)
+            said.save(certificate, before=save)
+        if log is not None:
+            with suppress(JournalError):  # the next update sees it by the model
+                log.confirm(entry.after)
+    notes = [note for report in reports for note in report.notes] + notes
+    written = {"file": out, "journal": journal, "certificate": certificate}
+    files = {name: None if path is None else str(path) for name, path in written.items()}
+    return _Done(reports, entry.before, entry.after, notes, files)
 
 
 def _named(log: UpdateJournal, batch: Batch, out: Path) -> list[str]:
@@ -242,19 +219,13 @@ def _named(log: UpdateJournal, batch: Batch, out: Path) -> list[str]:
 
 
 def _show_plan(plan: UpdatePlan | None, entry: JournalEntry, json: bool) -> None:
-    aged = None if entry.until is None else "Every interaction fades, so P is computed anew after that."
     if json:
-        print_json(({} if plan is None else plan.to_dict()) | ({} if aged is None else {"until": entry.until}))
+        print_json({"plan": None if plan is None else plan.to_dict(), "until": entry.until})
         return
-    said = None if plan is None else _in_words(plan)
+    aged = None if entry.until is None else "Every interaction fades, so P is computed anew after that."
+    said = None if plan is None else str(plan)
     for sentence in [*filter(None, [said, aged])] or ["The data are the model's, and would be kept."]:
         print_words(sentence)
-
-
-def _in_words(plan: UpdatePlan) -> str:
-    """What changes, the way and why, and what was predicted."""
-    changes = str(plan.changes)
-    return f"{changes[0].upper()}{changes[1:]}. {plan.reason}"
 
 
 def _show_done(done: _Done, out: Path, json: bool) -> None:
@@ -265,30 +236,34 @@ def _show_done(done: _Done, out: Path, json: bool) -> None:
     for note in done.notes:
         say(f"note: {note}")
     for report in done.reports:
-        print_words(_in_words(report.plan))
-    seconds = sum(report.seconds for report in done.reports)
-    if done.reports:
-        last = done.reports[-1]
-        how = " and ".join(report.method for report in done.reports)
-        print(f"updated in {seconds:.2f} s ({how}, residual {last.residual:.0e}, {last.residual_before:.0e} before) "
-              f"and saved as {out} ({file_size(out)})")  # fmt: skip
-    else:
+        print_words(str(report.plan))
+    if not done.reports:
         print(f"saved with its data as {out} ({file_size(out)})")
+        return
+    first, last = done.reports[0], done.reports[-1]
+    seconds = sum(report.seconds for report in done.reports)
+    how = ", then ".join(report.method for report in done.reports)
+    print(f"updated in {seconds:.2f} s ({how}; residual {last.residual:.0e}, {first.residual_before:.0e} before) "
+          f"and saved as {out} ({file_size(out)})")  # fmt: skip
 
 
 def _replay(model_file: Path, log: Path, item_features: Path | None, out: Path, json: bool) -> None:
-    model = load_updatable(model_file)
+    model, before = load_updatable(model_file), model_checksum(model_file)
     quantised = model.quantized_rows_ is not None
     with stages(progress_wanted()) as stage:
         model, count, confirmed = replay_journal(
-            model, model_checksum(model_file), log,
-            lambda before, name: features_again(before, item_features or Path(name)), stage("Replay"),
+            model, before, log,
+            lambda one, name: features_again(one, item_features or Path(name)), stage("Replay"),
         )  # fmt: skip
     model.save(out, quantized_rows=quantised)
+    notes = []
     if not confirmed:
-        say(f"note: the last update in {log} may have been ended before its model was there: it was done here")
+        notes.append(f"the last update in {log} may have been ended before its model was there: it was done here")
     if json:
-        print_json({"updates": count, "after": model.checksum(), "file": str(out), "bytes": out.stat().st_size})
-    else:
-        updates = counted(count, "update", "updates")
-        print(f"{updates} done again, each with the checksum of then, and saved as {out} ({file_size(out)})")
+        facts = {"replayed": count, "notes": notes, "before": before, "after": model.checksum()}
+        print_json(facts | {"file": str(out), "bytes": out.stat().st_size})
+        return
+    for note in notes:
+        say(f"note: {note}")
+    updates = counted(count, "update", "updates")
+    print(f"{updates} done again, each with the checksum of then, and saved as {out} ({file_size(out)})")

@@ -83,7 +83,7 @@ def read_ids(path: Path, known: NDArray[Any], encoding: str = UTF8, what: What =
     else:
         lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line]
-    if lines and find_known(lines[:1], what) is not None and lines[0] not in set(known[:10_000].tolist()):
+    if lines and find_known(lines[:1], what) is not None and lines[0] not in set(known.tolist()):
         del lines[0]
     return _some(path, what, as_user_ids(lines, known))
 

@@ -11,7 +11,7 @@ import typer
 from deql._system.tables import counted
 from deql.cli.options import AsJson, ModelFile, TableOptions, with_options
 from deql.cli.output import console, print_json, print_words, progress_wanted, rich_table
-from deql.cli.update import features_again, load_updatable
+from deql.cli.updatable_models import features_again, load_updatable
 from deql.errors import ParameterError
 from deql.io.model_file import model_checksum
 from deql.models.certificate import Certificate

@@ -12,10 +12,19 @@ from scipy.sparse import csr_array
 
 from deql.data.id_arrays import factorise, id_array
 from deql.data.interactions import Interactions
-from deql.data.matrices import entry_rows, has_entries, masked, shortest_float
+from deql.data.matrices import (
+    empty_rows,
+    entry_rows,
+    has_entries,
+    masked,
+    rearranged,
+    shortest_float,
+    widened,
+    with_rows,
+)
 from deql.errors import DataError, Setting, name_some
 
-__all__ = ["Batch", "DataChange", "add_users", "change_data", "empty_rows", "rearranged", "replace_shape"]
+__all__ = ["Batch", "DataChange", "add_users", "change_data"]
 
 Names: TypeAlias = Mapping[Hashable, Hashable]
 """What errors call users, by the ids that they have in the data."""
@@ -72,9 +81,10 @@ class DataChange:
     n_users : int
         Afterwards.
     n_added, n_removed : int
-        Interactions that came, those that weigh more than before included, and that went.
+        Interactions that came, those that were there and may weigh more now included; and that went, those of
+        forgotten users and retired items included.
     n_new_users, n_changed_users, n_forgotten_users : int
-        Users who came, who have other items or weights than before, and who went, those left without anything included.
+        Users who came, of whom something came or went, and who went, those left without anything included.
     """
 
     before: Interactions
@@ -118,48 +128,51 @@ def change_data(data: Interactions, batch: Batch) -> DataChange:
     >>> change.before.users.tolist(), change.before.matrix.toarray().tolist()
     (['bob', 'cat'], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     """
-    forgotten = _places(data.user_index, batch.forget_users, "user to forget", "users to forget", batch.names)
-    retired = _places(data.item_index, batch.retire_items, "item to retire", "items to retire", {})
-    added = _with_times_of(data, batch.added)
-    users, new_users = _with_new(data.users, data.user_index, added, "users")
-    items, new_items = _with_new(data.items, data.item_index, added, "items")
+    forgotten = _places(data.user_index, batch.forget_users, "user", "users", "forget", batch.names)
+    retired = _places(data.item_index, batch.retire_items, "item", "items", "retire", {})
+    added, removed = _used(batch.added), _used(batch.removed)
+    users, new_users, rows_added = _with_new(data.users, data.user_index, added, "users")
+    items, new_items, columns_added = _with_new(data.items, data.item_index, added, "items")
     shape = len(users), len(items)
-    old = replace_shape(data.matrix, shape)
-    goes = np.isin(entry_rows(old), forgotten) | np.isin(old.indices, retired)
-    n_removed = 0
-    if batch.removed is not None and batch.removed.n_interactions:
-        taken = _taken(data, batch.removed, shape, batch.names)
-        n_removed = taken.nnz
-        goes[_places_of(old).multiply(taken.astype(bool)).data - 1] = True
-    kept = masked(old, ~goes)
-    when = None if data.times is None else data.times[~goes]
-    come, came = _placed(data, added, shape)
-    if come is not None:
+    nothing = widened(empty_rows(shape[1]), shape)
+    come, came = nothing, None
+    if added is not None:
+        added = _with_times_of(data, added)
+        come, came = rearranged(added.matrix, rows_added, columns_added, shape, added.times)
         _refuse_into(forgotten, entry_rows(come), users, "user", "users", "forgotten", batch.names)
         _refuse_into(retired, come.indices, items, "item", "items", "retired", {})
-    whole, times = _merged(kept, when, come, came)
-    touched = np.unique(np.concatenate([entry_rows(old)[goes], entry_rows(come) if come is not None else []]))
-    rows = np.union1d(touched, forgotten).astype(np.int64)
+    taken = nothing if removed is None else _taken(data, removed, shape, batch.names)
+    old = widened(data.matrix, shape)
+    losing = entry_rows(old)[np.isin(old.indices, retired)] if len(retired) else retired
+    rows = np.unique(np.concatenate([forgotten, losing, entry_rows(taken), entry_rows(come)]))
+    # All that follows is done to the rows that change, which are few; then they take their place among the others.
+    theirs, when = _rows(old, rows, data.times)
+    goes = np.isin(rows[entry_rows(theirs)], forgotten) | np.isin(theirs.indices, retired)
+    goes |= has_entries(taken[rows], theirs)
+    ones = np.count_nonzero(old.data != 1) == np.count_nonzero(theirs.data[goes] != 1) and bool((come.data == 1).all())
+    stays, when_stays = masked(theirs, ~goes), None if when is None else when[~goes]
+    changed, times = (stays, when_stays) if added is None else _merged(stays, when_stays, come[rows], came, ones)
     titles = _titles(data, added, items, new_items)
-    stay = np.ones(len(items), bool)
-    stay[retired] = False
-    all_users = Interactions(whole, users, items, times, titles)
-    after, before = (
-        one.take_users(rows).take_items(stay)
-        for one in (all_users, Interactions(old, users, items, data.times, titles))
+    sizes_before, sizes_after = (np.diff(one.indptr).astype(np.int64) for one in (theirs, changed))
+    in_columns = np.delete(np.arange(len(items)), retired)
+    before, after = (
+        Interactions(one, users[rows], items, at, titles).take_items(in_columns)
+        for one, at in ((theirs, when), (changed, times))
     )
-    sizes_before, sizes_after = (np.diff(one.indptr)[rows].astype(np.int64) for one in (old, whole))
-    gone = np.zeros(len(users), bool)
-    gone[rows] = sizes_after == 0
-    final = replace(all_users, steps=data.steps)
-    final = final.take_items(stay) if len(retired) else final
-    final = final.take_users(~gone) if gone.any() else final
+    whole, all_times = with_rows(old, rows, changed, data.times, times)
+    there = np.ones(len(users), bool)
+    there[rows] = sizes_after > 0
+    # A row without entries ends where it begins, so dropping its end drops the row.
+    ends = np.concatenate([whole.indptr[:1], whole.indptr[1:][there]])
+    whole = csr_array((whole.data, whole.indices, ends), shape=(int(there.sum()), len(items)))
+    final = Interactions(whole, users[there], items, all_times, titles, data.steps)
+    final = final.take_items(in_columns) if len(retired) else final
     known = rows < data.n_users
     return DataChange(
         before, after, sizes_before, sizes_after, final, final.items, final.titles, retired, len(new_items),
         final.n_users,
-        n_added=0 if come is None else int(come.nnz),
-        n_removed=int(goes.sum()) if n_removed or len(forgotten) or len(retired) else 0,
+        n_added=int(come.nnz),
+        n_removed=int(goes.sum()),
         n_new_users=len(new_users),
         n_changed_users=int((known & (sizes_after > 0)).sum()),
         n_forgotten_users=int((known & (sizes_after == 0)).sum()),
@@ -191,27 +204,9 @@ def add_users(items: NDArray[Any], titles: NDArray[Any] | None, n_users: int, ad
     return replace(change, final=None, n_users=n_users + change.n_users)
 
 
-def empty_rows(n_items: int) -> csr_array:
-    """Nobody's rows.
-
-    Examples
-    --------
-    >>> empty_rows(3).shape
-    (0, 3)
-    """
-    return csr_array(np.zeros((0, n_items), np.float32))
-
-
-def replace_shape(matrix: csr_array, shape: tuple[int, int]) -> csr_array:
-    """A matrix with further empty rows and columns, sharing its values.
-
-    Examples
-    --------
-    >>> replace_shape(csr_array([[1.0]]), (2, 2)).toarray().tolist()
-    [[1.0, 0.0], [0.0, 0.0]]
-    """
-    indptr = np.concatenate([matrix.indptr, np.full(shape[0] - matrix.shape[0], matrix.nnz, matrix.indptr.dtype)])
-    return csr_array((matrix.data, matrix.indices, indptr), shape=shape)
+def _used(given: Interactions | None) -> Interactions | None:
+    """Interactions without the users and items that have none; None if there is nothing."""
+    return None if given is None or not given.n_interactions else given.without_empty()
 
 
 def _called(ids: Iterable[Any], names: Names) -> list[Hashable]:
@@ -219,21 +214,21 @@ def _called(ids: Iterable[Any], names: Names) -> list[Hashable]:
     return [names.get(one, one) for one in ids]
 
 
-def _places(index: dict[Any, int], ids: Sequence[Hashable], one: str, several: str, names: Names) -> NDArray[np.int64]:
+def _places(
+    index: dict[Any, int], ids: Sequence[Hashable], one: str, several: str, verb: str, names: Names
+) -> NDArray[np.int64]:
     """Rows or columns of ids, ascending."""
     listed: list[Any] = list(ids)
     given = id_array(listed).tolist() if listed else []
     unknown = _called([name for name in given if name not in index], names)
     if unknown:
         what = f"is no {one}" if len(unknown) == 1 else f"are no {several}"
-        raise DataError(f"there {what} {name_some(unknown)}: nothing was changed")
+        raise DataError(f"there {what} {name_some(unknown)} to {verb}: nothing was changed")
     return np.unique(np.array([index[name] for name in given], np.int64))
 
 
-def _with_times_of(data: Interactions, added: Interactions | None) -> Interactions | None:
+def _with_times_of(data: Interactions, added: Interactions) -> Interactions:
     """What comes, with times where the data have them."""
-    if added is None or not added.n_interactions:
-        return None
     if data.times is not None and added.times is None:
         raise DataError("the data have times and what is added has none: read it with ", Setting("time"))
     if data.times is not None and added.times is not None and not np.isfinite(added.times).all():
@@ -241,32 +236,31 @@ def _with_times_of(data: Interactions, added: Interactions | None) -> Interactio
     return added if data.times is not None else replace(added, times=None)
 
 
+def _check_kind(ids: NDArray[Any], others: NDArray[Any], what: str, where: str) -> None:
+    """Raise DataError where ids are numbers on one side and text on the other."""
+    if not len(ids) or others.dtype.kind == ids.dtype.kind:
+        return
+    if ids.dtype.kind == "i":
+        raise DataError(f"ids of {what} are whole numbers in the data and text in {where}: give whole numbers there")
+    raise DataError(
+        f"ids of {what} are text in the data and whole numbers in {where}: read it with ", Setting("ids", "text")
+    )
+
+
 def _with_new(
     ids: NDArray[Any], index: dict[Any, int], added: Interactions | None, what: str
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """All ids, and those that are new, as they come in what is added."""
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+    """All ids, those that are new, as they come in what is added, and where each of its ids stands among all."""
     if added is None:
-        return ids, ids[:0]
-    theirs = added.without_empty()
-    others: NDArray[Any] = getattr(theirs, what)
-    _refuse_other_kind(ids, others, what, "added")
-    new = others[_lookup(index, others) < 0]
-    factorise(np.concatenate([ids[:1], new[:1]]))  # text and something else that is no number
-    return np.concatenate([ids, new]) if len(new) else ids, new
-
-
-def _placed(
-    data: Interactions, added: Interactions | None, shape: tuple[int, int]
-) -> tuple[csr_array | None, NDArray[np.float64] | None]:
-    """What comes, in the rows and columns of afterwards, and its times."""
-    if added is None:
-        return None, None
-    added = added.without_empty()
-    rows, columns = _lookup(data.user_index, added.users), _lookup(data.item_index, added.items)
-    for places, known in ((rows, data.n_users), (columns, data.n_items)):
-        new = places < 0
-        places[new] = known + np.arange(new.sum())
-    return rearranged(added.matrix, rows, columns, shape, added.times)
+        return ids, ids[:0], np.zeros(0, np.int64)
+    others: NDArray[Any] = getattr(added, what)
+    _check_kind(ids, others, what, "what is added")
+    places = _lookup(index, others)
+    is_new = places < 0
+    places[is_new] = len(ids) + np.arange(is_new.sum())
+    new = others[is_new]
+    factorise(np.concatenate([ids[:1], new[:1]]))  # text, and what is neither that nor a number
+    return np.concatenate([ids, new]) if len(new) else ids, new, places
 
 
 def _lookup(index: dict[Any, int], wanted: NDArray[Any]) -> NDArray[np.int64]:
@@ -274,69 +268,39 @@ def _lookup(index: dict[Any, int], wanted: NDArray[Any]) -> NDArray[np.int64]:
     return np.array([index.get(one, -1) for one in wanted.tolist()], np.int64)
 
 
-def rearranged(
-    matrix: csr_array,
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    shape: tuple[int, int],
-    times: NDArray[np.float64] | None,
-) -> tuple[csr_array, NDArray[np.float64] | None]:
-    """A matrix with its rows and columns at other places, and its times in their new order.
-
-    Examples
-    --------
-    >>> matrix, times = rearranged(
-    ...     csr_array([[1.0, 2.0]]), np.array([1]), np.array([1, 0]), (2, 2), np.array([7.0, 8.0])
-    ... )
-    >>> matrix.toarray().tolist(), times.tolist()
-    ([[0.0, 0.0], [2.0, 1.0]], [8.0, 7.0])
-    """
-    at, across = rows[entry_rows(matrix)], columns[matrix.indices]
-    order = np.lexsort((across, at))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=shape[0]))])
-    placed = csr_array((matrix.data[order], across[order], indptr), shape=shape)
-    return placed, None if times is None else times[order]
-
-
 def _taken(data: Interactions, removed: Interactions, shape: tuple[int, int], names: Names) -> csr_array:
     """The pairs that go, in the rows and columns of afterwards; all of them must be there."""
-    removed = removed.without_empty()
     for what in ("users", "items"):
-        _refuse_other_kind(getattr(data, what), getattr(removed, what), what, "to be removed")
+        _check_kind(getattr(data, what), getattr(removed, what), what, "what is to be removed")
     rows, columns = _lookup(data.user_index, removed.users), _lookup(data.item_index, removed.items)
     at, across = rows[entry_rows(removed.matrix)], columns[removed.matrix.indices]
     there = (at >= 0) & (across >= 0)
     if there.all():
         taken = rearranged(removed.matrix, rows, columns, shape, None)[0]
-        there = has_entries(replace_shape(data.matrix, shape), taken)
+        some = np.unique(at)
+        there = has_entries(_rows(data.matrix, some, None)[0], csr_array(taken[some, : data.n_items]))
         if there.all():
             return taken
         place = int(there.argmin())
-        user, item = entry_rows(taken)[place], taken.indices[place]
-        pair = data.users[user], data.items[item]
+        pair = data.users[[entry_rows(taken)[place]]], data.items[[taken.indices[place]]]
     else:
         place = int(there.argmin())
-        user, item = entry_rows(removed.matrix)[place], removed.matrix.indices[place]
-        pair = removed.users[user], removed.items[item]
+        pair = removed.users[[entry_rows(removed.matrix)[place]]], removed.items[[removed.matrix.indices[place]]]
     missing = int((~there).sum())
     more = f", nor {missing - 1:,} more of the {removed.n_interactions:,} pairs" if missing > 1 else ""
-    of, what = name_some(_called(pair[:1], names)), name_some(pair[1:])
+    of, what = name_some(_called(pair[0].tolist(), names)), name_some(pair[1])
     raise DataError(f"there is no interaction of user {of} with item {what} to remove{more}: nothing was changed")
 
 
-def _refuse_other_kind(ids: NDArray[Any], others: NDArray[Any], what: str, which: str) -> None:
-    """Raise DataError where ids are whole numbers and others are not, or the other way round."""
-    if not len(ids) or others.dtype.kind == ids.dtype.kind:
-        return
-    if ids.dtype.kind == "i":
-        raise DataError(
-            f"ids of {what} are whole numbers in the data, and {name_some(others[:1])} in what is {which} is none: "
-            "give whole numbers, or fit the model on data that are read with ", Setting("ids", "text"),
-        )  # fmt: skip
-    raise DataError(
-        f"ids of {what} are text in the data and whole numbers in what is {which}: read it with ",
-        Setting("ids", "text"),
-    )
+def _rows(
+    matrix: csr_array, rows: NDArray[np.int64], times: NDArray[np.float64] | None
+) -> tuple[csr_array, NDArray[np.float64] | None]:
+    """Some rows of a matrix, and the times of their values."""
+    sizes = np.diff(matrix.indptr)[rows]
+    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    places = np.repeat(matrix.indptr[rows] - ends[:-1], sizes) + np.arange(ends[-1])
+    taken = csr_array((matrix.data[places], matrix.indices[places], ends), shape=(len(rows), matrix.shape[1]))
+    return taken, None if times is None else times[places]
 
 
 def _refuse_into(
@@ -350,29 +314,30 @@ def _refuse_into(
 
 
 def _merged(
-    kept: csr_array, when: NDArray[np.float64] | None, come: csr_array | None, came: NDArray[np.float64] | None
+    stays: csr_array,
+    when: NDArray[np.float64] | None,
+    come: csr_array,
+    came: NDArray[np.float64] | None,
+    ones: bool,
 ) -> tuple[csr_array, NDArray[np.float64] | None]:
-    """What stays and what comes, as :func:`deql.join` merges them."""
-    if come is None:
-        return kept, when
-    binary = bool((kept.data == 1).all() and (come.data == 1).all())
+    """What stays and what comes, as :func:`deql.join` merges them; ``ones`` if nothing in all data weighs other."""
     # The sum of two matrices that hold places, of which the second's are beyond all of the first's, tells for each
     # pair where it stands in either: in one pass, as both are sorted.
-    step = kept.nnz + 1
-    places = _places_of(kept) + _places_of(come, step)
+    step = stays.nnz + 1
+    places = _places_of(stays) + _places_of(come, step)
     second, first = np.divmod(places.data, step)
     old, new = first > 0, second > 0
     data = np.zeros(len(first))
-    data[old] = kept.data[first[old] - 1]
+    data[old] = stays.data[first[old] - 1]
     data[new] += come.data[second[new] - 1]
-    if binary:
+    if ones:
         np.minimum(data, 1, out=data)
     times = None
     if when is not None and came is not None:
         times = np.full(len(first), -np.inf)
         times[old] = when[first[old] - 1]
         times[new] = np.maximum(times[new], came[second[new] - 1])
-    matrix = csr_array((shortest_float(data), places.indices, places.indptr), shape=kept.shape)
+    matrix = csr_array((shortest_float(data), places.indices, places.indptr), shape=stays.shape)
     there = data != 0  # weights below 0 may add up to it
     if there.all():
         return matrix, times

@@ -14,10 +14,14 @@ __all__ = [
     "SparseMatrix",
     "canonical",
     "check_compressed",
+    "empty_rows",
     "entry_rows",
     "has_entries",
     "masked",
+    "rearranged",
     "shortest_float",
+    "widened",
+    "with_rows",
 ]
 
 SparseMatrix: TypeAlias = sparray | spmatrix
@@ -136,3 +140,86 @@ def shortest_float(values: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         short = values.astype(np.float32)
     return short if np.array_equal(short, values) else values
+
+
+def empty_rows(n_items: int) -> csr_array:
+    """Nobody's rows.
+
+    Examples
+    --------
+    >>> empty_rows(3).shape
+    (0, 3)
+    """
+    return csr_array(np.zeros((0, n_items), np.float32))
+
+
+def widened(matrix: csr_array, shape: tuple[int, int]) -> csr_array:
+    """A matrix with further empty rows and columns, sharing its values.
+
+    Examples
+    --------
+    >>> widened(csr_array([[1.0]]), (2, 2)).toarray().tolist()
+    [[1.0, 0.0], [0.0, 0.0]]
+    """
+    indptr = np.concatenate([matrix.indptr, np.full(shape[0] - matrix.shape[0], matrix.nnz, matrix.indptr.dtype)])
+    return csr_array((matrix.data, matrix.indices, indptr), shape=shape)
+
+
+def rearranged(
+    matrix: csr_array,
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    shape: tuple[int, int],
+    times: NDArray[np.float64] | None,
+) -> tuple[csr_array, NDArray[np.float64] | None]:
+    """A matrix with its rows and columns at other places, and its times in their new order.
+
+    Examples
+    --------
+    >>> matrix, times = rearranged(
+    ...     csr_array([[1.0, 2.0]]), np.array([1]), np.array([1, 0]), (2, 2), np.array([7.0, 8.0])
+    ... )
+    >>> matrix.toarray().tolist(), times.tolist()
+    ([[0.0, 0.0], [2.0, 1.0]], [8.0, 7.0])
+    """
+    at, across = rows[entry_rows(matrix)], columns[matrix.indices]
+    order = np.lexsort((across, at))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=shape[0]))])
+    placed = csr_array((matrix.data[order], across[order], indptr), shape=shape)
+    return placed, None if times is None else times[order]
+
+
+def with_rows(
+    matrix: csr_array,
+    rows: NDArray[np.int64],
+    others: csr_array,
+    times: NDArray[np.float64] | None = None,
+    other_times: NDArray[np.float64] | None = None,
+) -> tuple[csr_array, NDArray[np.float64] | None]:
+    """A matrix with other rows in place of some, which ascend, in single precision if that loses nothing; and times.
+
+    Examples
+    --------
+    >>> matrix, _ = with_rows(csr_array([[1.0, 0.0], [0.0, 2.0]]), np.array([1]), csr_array([[3.0, 4.0]]))
+    >>> matrix.toarray().tolist()
+    [[1.0, 0.0], [3.0, 4.0]]
+    """
+    marked = np.zeros(matrix.shape[0], bool)
+    marked[rows] = True
+    sizes = np.diff(matrix.indptr)
+    stay = np.repeat(~marked, sizes)
+    sizes[rows] = np.diff(others.indptr)
+    indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    kept = np.repeat(~marked, sizes)
+
+    def spliced(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        values = np.empty(len(kept), np.result_type(old, new))
+        values[kept], values[~kept] = old[stay], new
+        return values
+
+    # Of one type, or SciPy would copy both.
+    kind = np.int32 if len(kept) < 2**31 and matrix.indices.dtype == np.int32 else np.int64
+    indices = spliced(matrix.indices, others.indices.astype(kind)).astype(kind, copy=False)
+    values = shortest_float(spliced(matrix.data, others.data))
+    whole = csr_array((values, indices, indptr.astype(kind)), shape=matrix.shape)
+    return whole, None if times is None or other_times is None else spliced(times, other_times)

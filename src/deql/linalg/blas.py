@@ -14,17 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.limits import check_room_for_blas
+from deql._system.limits import MOST_CALLERS, check_room_for_blas
 from deql.errors import NotPositiveDefiniteError
 from deql.linalg.packed import mirror_lower
 
 __all__ = ["BUFFER", "MOST_CALLERS", "cholesky_inverse", "gemm", "lu_factor", "lu_solve", "not_positive"]
 
-MOST_CALLERS = 64
-"""Threads that may be inside BLAS at once: it has buffers for so many."""
-
 BUFFER = 5 * 2**20
-"""Bytes that it keeps for each of them."""
+"""Bytes that it keeps for each of its callers."""
 
 _LETTERS = {np.dtype(np.float32): ("s", ctypes.c_float), np.dtype(np.float64): ("d", ctypes.c_double)}
 

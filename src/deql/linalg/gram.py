@@ -24,6 +24,7 @@ __all__ = [
     "check_solvable_without_ridge",
     "gram",
     "gram_bands",
+    "size_weights",
     "user_weights",
     "weighted_diagonal",
 ]
@@ -45,9 +46,19 @@ def user_weights(matrix: csr_array, user_power: float) -> NDArray[np.float64]:
     >>> user_weights(csr_array([[1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 0]]), 0.5)
     array([0.5, 1. , 0. ])
     """
-    sizes = np.diff(matrix.indptr).astype(np.float64)
-    weights = np.zeros_like(sizes)
-    return np.power(sizes, -user_power, out=weights, where=sizes > 0)
+    return size_weights(np.diff(matrix.indptr), user_power)
+
+
+def size_weights(sizes: NDArray[Any], user_power: float) -> NDArray[np.float64]:
+    """Weight of each user, given how many items they have.
+
+    Examples
+    --------
+    >>> size_weights(np.array([4, 1, 0]), 0.5)
+    array([0.5, 1. , 0. ])
+    """
+    weights = np.zeros(len(sizes))
+    return np.power(sizes.astype(np.float64), -user_power, out=weights, where=sizes > 0)
 
 
 def weighted_diagonal(matrix: csr_array, weights: NDArray[np.float64]) -> NDArray[np.float64]:

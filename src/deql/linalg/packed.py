@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from deql._system.limits import MOST_CALLERS
 from deql._system.threads import blas_limited, map_ahead, read_only, run_slices
 
 __all__ = ["PackedSymmetric", "Store", "block_offset", "mirror_lower", "multiply"]
@@ -19,9 +20,6 @@ _WIDEST_WHOLE = 512
 
 _SLAB = 1024
 """Rows whose product is made at once, and added up in float64."""
-
-_MOST_THREADS = 64
-"""Inside BLAS at once: it has buffers for so many."""
 
 _TAKEN = 4096
 """Rows that are copied at once."""
@@ -306,7 +304,7 @@ class PackedSymmetric:
             return _part_product(start, start, self.block(index), vectors)
 
         with blas_limited(1):
-            for made in map_ahead(of_block, range(self.n_blocks), _MOST_THREADS):  # one order, however many threads
+            for made in map_ahead(of_block, range(self.n_blocks), MOST_CALLERS):  # one order, however many threads
                 _add(product, made)
         return product.reshape(x.shape)
 

@@ -18,7 +18,7 @@ from deql.models.updatable import Updatable
 from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateState
 from deql.ranking.prior_term import prior_diagonal
 
-__all__ = ["age_model"]
+__all__ = ["age_model", "check_fading"]
 
 _REASONS = {
     "none": "Interactions count in full at that moment already.",
@@ -39,21 +39,17 @@ def age_model(model: Updatable, until: float, now: float | None = None) -> Updat
         When this is done, in seconds since 1970, which the model keeps; the clock's time if not given.
     """
     begin, before = time.perf_counter(), model.residual_
+    check_fading(model)
     half_life = model.fitted_params_["half_life"]
-    if half_life is None or model.until_ is None:
-        raise ParameterError("interactions do not fade in this model: fit it with ", Setting("half_life", "30d"))
-    how = "none"
-    aged = model._copy_fitted()
-    if until != model.until_:
+    assert model.until_ is not None
+    if until == model.until_:
+        how, aged = "none", model._copy_fitted()
+    elif model._can_refit(None) and (data := model.data_) is not None:
+        how, aged = "data", model._fitted_beside(data, until)
+    else:
+        how, aged = "itself", model._copy_fitted()
         aged.until_ = until
-        data = model.data_ if model._can_refit(None) else None
-        how = "itself" if data is None else "data"
-        if data is None:
-            _fade_precision(aged, _factor(half_life, model.until_, until))
-        else:
-            like, aged = aged, model._unfitted()
-            aged._fit_on(data, like)
-            aged._kept = data
+        _fade_precision(aged, _factor(half_life, model.until_, until))
         aged._move_copies(model)
     moment = time.time() if now is None else now
     kept = model.updated_
@@ -66,6 +62,12 @@ def age_model(model: Updatable, until: float, now: float | None = None) -> Updat
     plan = UpdatePlan(method, _REASONS[how], Changes(0, 0, 0, 0, 0, 0, 0), 0, 0, len(model.items_), {}, {})
     note = f"Interactions count in full at {until:.15g}."
     return UpdateReport(plan, method, time.perf_counter() - begin, before, model.residual_, state, (note,))
+
+
+def check_fading(model: Updatable) -> None:
+    """Refuse models without a half-life, in which nothing grows older."""
+    if model.fitted_params_["half_life"] is None or model.until_ is None:
+        raise ParameterError("interactions do not fade in this model: fit it with ", Setting("half_life", "30d"))
 
 
 def _factor(half_life: float | str, before: float, until: float) -> float:
@@ -84,15 +86,18 @@ def _factor(half_life: float | str, before: float, until: float) -> float:
 def _fade_precision(model: Updatable, factor: float) -> None:
     """P of A' = f²·(A − l2·I) + l2·I from P of A, and D' = f²·D."""
     with stages(model.progress) as stage:
-        matrix = model.precision_.copy()
-        ridge, n = model._fitted_ridge, matrix.n
+        ridge, n = model._fitted_ridge, model.precision_.n
+        matrix = model.precision_.room(n, model.precision_.tile, model._store)
+        np.copyto(matrix.data, model.precision_.data)
         residual = model.residual_ + invert_in_memory(matrix, stage("From P to A"))
         thin = None if model.prior_ is None else _without_precision(model, matrix, stage)
         scaled = np.full(n, np.sqrt(factor), matrix.dtype)
         matrix.scale(scaled)
         matrix.add_to_diagonal(np.full(n, ridge * (1.0 - factor)))
         model.residual_ = residual + invert_in_memory(matrix, stage("Inverse"))
-        model.precision_, model.engine_ = matrix, "memory"
+        model.precision_ = matrix
+        if model.engine_ != "disk":  # whose P lies in a file again
+            model.engine_ = "memory"
         model.gram_diagonal_ = factor * model.gram_diagonal_
         if model.prior_ is not None and thin is not None:
             model.prior_ = _with_precision(model.prior_, thin, matrix, stage)

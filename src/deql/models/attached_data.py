@@ -8,8 +8,8 @@ import numpy as np
 
 from deql._system.tables import counted
 from deql.data import Interactions, as_interactions
-from deql.data.changes import rearranged
 from deql.data.interactions import InteractionsLike
+from deql.data.matrices import rearranged
 from deql.errors import DataError, name_some
 from deql.linalg.low_rank import residual_of
 from deql.models.updatable import Updatable
@@ -27,10 +27,9 @@ _LEAST_LIMIT = {"float32": 1e-5, "float64": 1e-10}
 def attach_data(model: Updatable, data: InteractionsLike, hash_users: bool) -> None:
     """What :meth:`deql.DEQL.attach_data` does; the model is as it was if the data are not its own."""
     model._check_fitted()
-    timed = model.fitted_params_.get("half_life") is not None
-    own = in_order_of(model, as_interactions(data, time=timed))
+    own = in_order_of(model, as_interactions(data, time=model.until_ is not None))
     _check_own(model, own)
-    model._keep_data(own, "hashed" if hash_users else True)
+    model._keep_data(own, "hashed" if hash_users or model.user_salt_ is not None else True)
 
 
 def in_order_of(model: Updatable, data: Interactions) -> Interactions:

@@ -90,10 +90,10 @@ class Certificate:
 
         Parameters
         ----------
-        path : path
+        path : str or path
         before : callable, optional
-            Called when it is on disk and not in its place yet, where it only goes if that succeeds: what saves the
-            model. Who was forgotten cannot be certified later.
+            Called when all is on disk but the name: what saves the model. If it fails there is no certificate, and
+            where there is no room for the certificate the model, of which there could never be another, is not saved.
         """
 
         def write(place: Path) -> None:

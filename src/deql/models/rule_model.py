@@ -101,7 +101,7 @@ class RuleModel(PrecisionModel):
     def _store(self, n: int, tile: int) -> NDArray[Any]:
         """Room for another P, in memory or in a file as this one is."""
         folder = getattr(self.engine, "folder", None)
-        return new_store(n, tile, self.dtype, engine=self.engine_, folder=folder)
+        return new_store(n, tile, self.precision_.dtype, engine=self.engine_, folder=folder)
 
     def _grow(self, extra: int) -> None:
         """Add items that nobody has: their column of A is l2 on the diagonal and nothing else, so that of P is 1/l2."""

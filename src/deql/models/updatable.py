@@ -78,12 +78,6 @@ class Updatable(RuleModel):
             return True
         return not known.lacks(self.items_, space).any()
 
-    def _take_prior(self, prior: Any) -> None:
-        """The prior that the model was fitted with is this one from now on."""
-        if self.prior is self.fitted_params_["prior"]:
-            self.prior = prior
-        self.fitted_params_ = self.fitted_params_ | {"prior": prior}
-
     @property
     def _engine_beside(self) -> Any:
         """The engine for a P beside the one that is there, whose tiles a folder with a name may hold.
@@ -96,12 +90,22 @@ class Updatable(RuleModel):
     def _unfitted(self, prior: Any = None) -> Self:
         """A model of the same hyper-parameters, to be fitted beside this one."""
         params = self.fitted_params_ | {"engine": self._engine_beside} | ({} if prior is None else {"prior": prior})
-        return type(self)(**params)
+        fresh = type(self)(**params)
+        fresh.progress = self.progress
+        return fresh
 
-    def _fit_on(self, data: Interactions, like: Updatable) -> None:
-        """Fit as the other model was, at its moment, on these data, whose columns are all items."""
+    def _fit_on(self, data: Interactions, until: float | None) -> None:
+        """Fit on these data, whose columns are all items; an interaction of this moment counts in full."""
         learn: Any = self._learn
-        self._fit(data, partial(learn, until=like.until_))
+        self._fit(data, partial(learn, until=until))
+
+    def _fitted_beside(self, data: Interactions, until: float | None, prior: Any = None) -> Self:
+        """What a fit on these data gives, with all that this model keeps beside it."""
+        fresh = self._unfitted(prior)
+        fresh._fit_on(data, until)
+        fresh._kept, fresh.user_salt_ = data, self.user_salt_
+        fresh._move_copies(self)
+        return fresh
 
     def share_fit(self, fitted: RuleModel, prior: FittedPrior | None) -> None:
         """As of any model on P, with what is known of its updates."""
@@ -124,16 +128,20 @@ class Updatable(RuleModel):
         if before.quantized_rows_ is not None:
             self.quantize_rows()
 
-    def _become(self, other: Updatable) -> None:
-        """Take over all that a fit left of another model of this kind."""
-        for cached in ("_item_index", "_title_index"):
-            self.__dict__.pop(cached, None)
-        keep = {"fitted_params_"}
-        self.__dict__.update({
+    def _become(self, other: Updatable, prior: Any = None) -> None:
+        """Take over all that a fit left of another model of this kind, and the prior, if it was given once more."""
+        taken = {
             name: value
             for name, value in other.__dict__.items()
-            if name == "_kept" or (name.endswith("_") and name not in keep)
-        })  # fmt: skip
+            if name == "_kept" or (name.endswith("_") and name != "fitted_params_")
+        }
+        if prior is not None:
+            taken["fitted_params_"] = self.fitted_params_ | {"prior": prior}
+            if self.prior is self.fitted_params_["prior"]:
+                taken["prior"] = prior
+        for cached in ("_item_index", "_title_index"):
+            self.__dict__.pop(cached, None)
+        self.__dict__.update(taken)  # at once, so that an interruption finds one model or the other
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from deql._system.progress import stages
 from deql.data import Interactions
-from deql.data.changes import Batch, DataChange, add_users, change_data, empty_rows
+from deql.data.changes import Batch, DataChange, add_users, change_data
+from deql.data.matrices import empty_rows
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
-from deql.linalg.gram import check_solvable_without_ridge, user_weights
-from deql.linalg.gram_change import GramChange, gram_change
+from deql.linalg.gram import check_solvable_without_ridge, size_weights
+from deql.linalg.gram_change import RowsChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
 from deql.linalg.low_rank import residual_of, step_residual
 from deql.linalg.packed import PackedSymmetric
@@ -25,7 +25,7 @@ from deql.models.update_report import Changes, UpdatePlan, UpdateReport, UpdateS
 from deql.models.updated_precision import updated_precision
 from deql.models.updated_prior import updated_prior, weights_after, with_prior_items
 
-__all__ = ["METHODS", "Prepared", "prepare", "update_model"]
+__all__ = ["DRIFT", "METHODS", "Prepared", "plan_update", "prepare", "update_model"]
 
 METHODS = ("auto", "low rank", "refit")
 
@@ -48,14 +48,14 @@ class Prepared:
     Attributes
     ----------
     change : DataChange
-    gram : GramChange
+    gram : RowsChange
         What it does to A, in the columns of afterwards.
     diagonal : ndarray of float64
         D afterwards.
     """
 
     change: DataChange
-    gram: GramChange
+    gram: RowsChange
     diagonal: NDArray[np.float64]
 
 
@@ -84,14 +84,14 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     fitted = type(model)(**model.fitted_params_)  # P belongs to these, whatever was set since
     before, after = model._as_learned(change.before), model._as_learned(change.after)
     power, ratio = fitted.user_power, fitted._dropped / (1.0 - fitted._dropped)
-    weights = [_weights(sizes, power) for sizes in (change.sizes_before, change.sizes_after)]
+    weights = [size_weights(sizes, power) for sizes in (change.sizes_before, change.sizes_after)]
     n = len(change.items)
     fresh = np.zeros(n)
-    if change.n_new_items:  # begun with begin_with(...) on the diagonal, which is l2 unless that is 0
-        fresh[n - change.n_new_items :] = fitted._ridge - begin_with(fitted._ridge)
-    gram, by_item = gram_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
+    if change.n_new_items:  # begun with _begin_with(...) on the diagonal, which is l2 unless that is 0
+        fresh[n - change.n_new_items :] = fitted._ridge - _begin_with(fitted._ridge)
+    gram = gram_change(before.matrix, after.matrix, weights[0], weights[1], ratio, fresh)
     if change.final is None:
-        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + by_item
+        diagonal = np.concatenate([model.gram_diagonal_, np.zeros(change.n_new_items)]) + gram.diagonal_change
     else:
         diagonal = model._diagonal_of(change.final)
         if fitted._ridge == 0:
@@ -99,23 +99,18 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     return Prepared(change, gram, diagonal)
 
 
-def begin_with(ridge: float) -> float:
+def _begin_with(ridge: float) -> float:
     """What a new item has on the diagonal of A before its users come: l2, or 1 where that is 0, taken off later."""
     return ridge if ridge > 0 else 1.0
 
 
-def _weights(sizes: NDArray[np.int64], power: float) -> NDArray[np.float64]:
-    steps = np.concatenate([[0], np.cumsum(sizes)])
-    empty = csr_array((np.empty(steps[-1]), np.empty(steps[-1], np.int32), steps), shape=(len(sizes), 1))
-    return user_weights(empty, power)
-
-
 def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange:
+    if not batch:
+        return add_users(model.items_, model.titles_, model.n_users_, _nothing(model))
     if batch.removed is not None or batch.forget_users or batch.retire_items:
         what = "forget users" if batch.forget_users else "retire items" if batch.retire_items else "remove interactions"
         raise ParameterError(f"this model cannot {what}: {describe_updatable(model)}")
-    if batch.added is None:
-        return add_users(model.items_, model.titles_, model.n_users_, _nothing(model))
+    assert batch.added is not None
     if not new_users:
         raise ParameterError(
             f"this model cannot tell whether the users of what is added are new: {describe_updatable(model)}",
@@ -138,14 +133,21 @@ def _nothing(model: Updatable) -> Interactions:
 
 
 def plan_update(
-    model: Updatable, batch: Batch, *, new_users: bool = False, method: str = "auto", prior: Any = None
+    model: Updatable,
+    batch: Batch,
+    *,
+    new_users: bool = False,
+    method: str = "auto",
+    prior: Any = None,
+    measured: bool = True,
 ) -> tuple[Prepared, UpdatePlan]:
-    """What a batch does, and the way that would be taken."""
+    """What a batch does, and the way that would be taken; ``measured``: see :func:`choose_method`."""
     model._check_fitted()
     if method not in METHODS:
         raise ParameterError(f"method must be {', '.join(map(repr, METHODS))}, got {method!r}", parameter="method")
     prepared = prepare(model, batch, new_users=new_users, prior=prior)
-    return prepared, choose_method(model, prepared.change, prepared.gram, Changes.of(prepared.change), method, prior)
+    changes = Changes.of(prepared.change)
+    return prepared, choose_method(model, prepared.change, prepared.gram, changes, method, prior, measured)
 
 
 def update_model(
@@ -170,12 +172,12 @@ def update_model(
         When it is done, in seconds since 1970, which the model keeps; the clock's time if not given.
     """
     begin = time.perf_counter()
-    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior)
+    prepared, plan = plan_update(model, batch, new_users=new_users, method=method, prior=prior, measured=False)
     moment = time.time() if now is None else now
     before, notes = model.residual_, []
     taken = plan.method
     if taken == "refit":
-        updated = _refitted(model, prepared.change, prior)
+        updated = _refitted(model, prepared.change.final, prior)
     elif taken == "none":
         updated = model._copy_fitted()
         _take_data(updated, model, prepared)
@@ -186,7 +188,7 @@ def update_model(
             updated, note = _by_low_rank(model, prepared, prior, may_refit)
         except _DriftedError as drift:
             taken, note = "refit", f"{drift}, so P was computed anew."
-            updated = _refitted(model, prepared.change, prior)
+            updated = _refitted(model, prepared.change.final, prior)
         notes += [note] if note else []
     old = model.updated_
     if taken == "refit":
@@ -195,9 +197,7 @@ def update_model(
         count = 0 if old is None else old.count
         state = UpdateState(count + (taken == "low rank"), model.residual_ if old is None else old.fit_residual, moment)
     updated.updated_ = state
-    model._become(updated)
-    if prior is not None:
-        model._take_prior(prior)
+    model._become(updated, prior)
     return UpdateReport(plan, taken, time.perf_counter() - begin, before, model.residual_, state, tuple(notes))
 
 
@@ -208,11 +208,11 @@ def _by_low_rank(model: Updatable, prepared: Prepared, prior: Any, may_refit: bo
     """
     change = prepared.change
     updated = model._copy_fitted()
-    value = 1.0 / begin_with(model._fitted_ridge)
+    value = 1.0 / _begin_with(model._fitted_ridge)
     with stages(model.progress) as stage:
         towards = weights_after(model, change, prior, stage)  # what is wrong with it is told before the long work
         try:
-            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram, stage)
+            made = updated_precision(model, change.retired, change.n_new_items, value, prepared.gram.change, stage)
         except (InaccurateInverseError, NotPositiveDefiniteError) as error:
             if may_refit:
                 raise _DriftedError("Rounding had added up to more than P can be changed with") from error
@@ -248,7 +248,7 @@ def _take_data(updated: Updatable, model: Updatable, prepared: Prepared) -> None
 def _residual(updated: Updatable, model: Updatable, prepared: Prepared, unchanged: PackedSymmetric) -> float:
     """How far P·A is from the identity: measured where the data are known, else added up over the updates."""
     if prepared.change.final is None:
-        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram)
+        return model.residual_ + step_residual(unchanged, updated.precision_, prepared.gram.change)
     return residual_of(updated.precision_, updated._gram_product(prepared.change.final))
 
 
@@ -269,11 +269,7 @@ def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:
     return f"{said}: fit the model again soon."
 
 
-def _refitted(model: Updatable, change: DataChange, prior: Any) -> Updatable:
+def _refitted(model: Updatable, data: Interactions | None, prior: Any) -> Updatable:
     """The model fitted on the data of afterwards, beside the one that is there."""
-    assert change.final is not None
-    fresh = model._unfitted(prior)
-    fresh._fit_on(change.final, model)
-    fresh._move_copies(model)
-    fresh._kept = change.final if model._kept is not None else None
-    return fresh
+    assert data is not None  # else the plan was another
+    return model._fitted_beside(data, model.until_, prior)

@@ -62,7 +62,7 @@ class JournalEntry:
     def to_record(self) -> dict[str, Any]:
         """As a line of the journal."""
         rest = {name: getattr(self, name) for name in _FIELDS}
-        told = {name: value for name, value in rest.items() if value not in (None, False)}
+        told = {name: value for name, value in rest.items() if value is not None and value is not False}  # 0 is told
         return {"step": _UPDATE, "batch": batch_to_record(self.batch)} | told
 
     @classmethod

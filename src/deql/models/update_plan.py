@@ -8,8 +8,9 @@ from deql._system.formatting import show_bytes, show_seconds
 from deql.data.changes import DataChange
 from deql.errors import ParameterError, TooLargeError
 from deql.linalg.engines.resources import find_resources, lacking
-from deql.linalg.gram_change import GramChange
+from deql.linalg.gram_change import RowsChange
 from deql.linalg.planner.calibration import quick_rates
+from deql.linalg.planner.choose import choose_engine
 from deql.linalg.planner.update_cost import (
     NOMINAL_RATES,
     UpdateSize,
@@ -26,9 +27,18 @@ from deql.models.updated_prior import prior_flops
 
 __all__ = ["choose_method"]
 
+_CLEARLY = 8
+"""How many times as long the other way must take, by nominal rates, to be left alone without measuring."""
+
 
 def choose_method(
-    model: Updatable, change: DataChange, gram: GramChange, changes: Changes, method: str, prior: Any
+    model: Updatable,
+    change: DataChange,
+    gram: RowsChange,
+    changes: Changes,
+    method: str,
+    prior: Any,
+    measured: bool = True,
 ) -> UpdatePlan:
     """The way an update takes: the one that is predicted to be faster, of those that can be taken and fit.
 
@@ -36,11 +46,14 @@ def choose_method(
     ----------
     model : fitted model
     change : DataChange
-    gram : GramChange
+    gram : RowsChange
     changes : Changes
     method : {"auto", "low rank", "refit"}
     prior : Prior or None
         Given once more.
+    measured : bool, default True
+        Find out how fast this machine is, though a modest one's speed would leave no doubt which way is faster: that
+        takes as long as many an update.
 
     Raises
     ------
@@ -65,12 +78,13 @@ def choose_method(
         raise ParameterError("a refit needs ", *what, parameter="method")
     if not rank and not change.n_new_items and method != "refit" and prior is None:
         return planned("none", "Nothing that the model learned from changes.")
-    seconds["low rank"], memory["low rank"], too_large = _low_rank_way(model, change, gram, prior)
+    measured = measured or _in_doubt(model, change, gram, refits, prior)
+    seconds["low rank"], memory["low rank"], too_large = _low_rank_way(model, change, gram, prior, measured)
     without = "the data" if no_data else "the prior once more"
     instead = f"a refit would need {without}"
     if refits:
         try:
-            seconds["refit"], memory["refit"] = _refit_way(model, change)
+            seconds["refit"], memory["refit"] = _refit_way(model, change, measured)
             instead = f"a refit {_brief(seconds['refit'])}"
         except TooLargeError:
             if method == "refit" or (too_large and method == "auto"):
@@ -88,7 +102,24 @@ def choose_method(
     return planned("low rank", f"P changes by {columns}: {low} predicted, {instead}.")
 
 
-def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange, prior: Any) -> tuple[float, int, str | None]:
+def _in_doubt(model: Updatable, change: DataChange, gram: RowsChange, refits: bool, prior: Any) -> bool:
+    """Whether the two ways are so close, by nominal rates, that measured ones may decide otherwise."""
+    if model.engine_ != "memory" or model.on_device_ is not None:
+        return True
+    low, _, too_large = _low_rank_way(model, change, gram, prior, measured=False)
+    if too_large or not refits or change.final is None:
+        return bool(too_large)
+    try:
+        chosen = choose_engine(change.final.matrix, engine=model._engine_beside, dtype=model.fitted_params_["dtype"])
+        refit = _refit_way(model, change, measured=False)[0]
+    except TooLargeError:
+        return True
+    return chosen.name != "memory" or not (refit > _CLEARLY * low or low > _CLEARLY * refit)
+
+
+def _low_rank_way(
+    model: Updatable, change: DataChange, gram: RowsChange, prior: Any, measured: bool
+) -> tuple[float, int, str | None]:
     """Seconds and bytes of memory, and why it does not fit, if so."""
     n, dtype = len(change.items), model.fitted_params_["dtype"]
     final = change.final
@@ -99,7 +130,7 @@ def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange, prior:
     )  # fmt: skip
     engine, rates = "memory", NOMINAL_RATES
     resources = find_resources(getattr(model.fitted_params_["engine"], "folder", None), devices=False)
-    if not small_update(n):
+    if measured and not small_update(n):
         device = "cuda" if model.on_device_ is None else str(model.on_device_.device)
         short = update_memory(size, "memory") > resources.memory  # then the new P goes to a file
         engine = "torch" if model.on_device_ is not None else "disk" if short or model.engine_ == "disk" else "memory"
@@ -110,11 +141,11 @@ def _low_rank_way(model: Updatable, change: DataChange, gram: GramChange, prior:
     return update_seconds(size, engine, rates), needed, too_large
 
 
-def _refit_way(model: Updatable, change: DataChange) -> tuple[float, int]:
+def _refit_way(model: Updatable, change: DataChange, measured: bool) -> tuple[float, int]:
     """Seconds and bytes of the memory of the process."""
     assert change.final is not None
     params = model.fitted_params_
-    calibrate = not small_update(len(change.items))
+    calibrate = measured and not small_update(len(change.items))
     seconds, needed = refit_cost(
         change.final.matrix,
         model._engine_beside,
@@ -130,7 +161,7 @@ def _prior_columns(model: Updatable) -> int:
     return 0 if model.prior_ is None else model.prior_.left.shape[1]
 
 
-def _too_large(why: str, columns: str, needed: int, model: Updatable, gram: GramChange) -> list[str]:
+def _too_large(why: str, columns: str, needed: int, model: Updatable, gram: RowsChange) -> list[str]:
     """The message where P cannot even be changed by few columns."""
     stored = model.precision_.data.nbytes
     fewer = "fewer changes at a time, or " if needed > 2 * stored and gram.rank > 1 else ""

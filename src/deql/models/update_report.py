@@ -21,7 +21,7 @@ class Changes:
     Attributes
     ----------
     added, removed : int
-        Interactions.
+        Interactions; among those removed are all of forgotten users and of retired items.
     new_users, changed_users, forgotten_users : int
     new_items, retired_items : int
     """
@@ -43,11 +43,12 @@ class Changes:
         )  # fmt: skip
 
     def __str__(self) -> str:
+        once = ("", "") if self.added else ("interaction ", "interactions ")  # named once is enough
         said = [
             counted(number, one, several)
             for number, one, several in (
                 (self.added, "interaction added", "interactions added"),
-                (self.removed, "removed", "removed"),
+                (self.removed, f"{once[0]}removed", f"{once[1]}removed"),
                 (self.new_users, "new user", "new users"),
                 (self.changed_users, "user changed", "users changed"),
                 (self.forgotten_users, "user gone", "users gone"),
@@ -96,7 +97,8 @@ class UpdatePlan:
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        return f"{self.changes}. {self.reason}"
+        changes = str(self.changes)
+        return f"{changes[0].upper()}{changes[1:]}. {self.reason}" if any(vars(self.changes).values()) else self.reason
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from deql.data.hashed_users import hashed_batch
 from deql.data.interactions import InteractionsLike, as_interactions, is_frame
 from deql.data.moments import moment
 from deql.errors import ParameterError, name_some
+from deql.io.model_file import record_checksum
 from deql.models.aging import age_model
 from deql.models.attached_data import attach_data
 from deql.models.certificate import Certificate, Removed, certify
@@ -127,12 +128,13 @@ class UpdateVerbs(Updatable):
         batch = self._batch(None, None, users, ())
         if not batch.forget_users:
             raise ParameterError("name at least one user to forget", parameter="users")
-        data, before = self.data_, self.checksum()
+        data, before = self.data_, self._as_record()  # whose checksum takes long: not before an update is refused
         removed = None if data is None else Removed.of(data, batch.forget_users)
         report = update_model(self, batch, prior=prior)
         assert removed is not None  # else the update was refused
         parameters = self._to_config(self.fitted_params_)
-        return certify(type(self).__name__, parameters, removed, report, before, self.checksum())
+        checksums = record_checksum(before), self.checksum()
+        return certify(type(self).__name__, parameters, removed, report, *checksums)
 
     def age(self, until: float | str | date) -> UpdateReport:
         """Move on the moment at which an interaction counts in full: the model becomes what a fit at that moment gives.
@@ -175,7 +177,8 @@ class UpdateVerbs(Updatable):
             are its data is checked: how many users there are and have each item, what their weights sum to, and that
             P is the inverse that belongs to them.
         hash_users : bool, default False
-            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does.
+            Keep salted hashes of the ids of users in their place, as ``fit(..., keep_data="hashed")`` does. A model
+            that keeps hashes goes on to do so.
 
         Returns
         -------
@@ -202,7 +205,7 @@ class UpdateVerbs(Updatable):
         """The batch with users under the ids that ``data_`` has."""
         self._check_fitted()
         data = self.data_
-        if (self._needs_times or (data is not None and data.times is not None)) and is_frame(added):
+        if (self.until_ is not None or (data is not None and data.times is not None)) and is_frame(added):
             added = as_interactions(added, time=True)  # type: ignore[arg-type]
         parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
         batch = Batch(parts[0], parts[1], _ids(forget_users, "forget_users"), _ids(retire_items, "retire_items"))

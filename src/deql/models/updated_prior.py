@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql._system.progress import ProgressCallback, Stage
+from deql._system.progress import Stage
 from deql.data import Interactions
-from deql.data.changes import DataChange, empty_rows, replace_shape
+from deql.data.changes import DataChange
+from deql.data.matrices import empty_rows, widened
 from deql.errors import DataError, ParameterError, name_some
-from deql.linalg.low_rank import LowRankStep
-from deql.linalg.thin_product import COLUMNS_AT_ONCE
 from deql.models.fitted_prior import FittedPrior
+from deql.models.followed_prior import followed_prior, followed_product
 from deql.models.updatable import Updatable, describe_updatable, learned_prior, prior_again
 from deql.models.updated_precision import PrecisionStep
 from deql.priors.item_features import ItemFeatures, fitted_weights
@@ -25,7 +25,6 @@ from deql.priors.of_model import Model
 from deql.priors.prior import Prior, PriorWeights
 from deql.priors.saved import SavedPrior
 from deql.priors.specs import prior_kind
-from deql.ranking.prior_term import prior_diagonal
 
 __all__ = ["prior_flops", "updated_prior", "weights_after", "with_prior_items"]
 
@@ -66,9 +65,7 @@ def with_prior_items(model: Updatable, change: DataChange, given: Any = None) ->
     if grown is data:
         return change
     before, after = (
-        replace(
-            one, matrix=replace_shape(one.matrix, (one.n_users, grown.n_items)), items=grown.items, titles=grown.titles
-        )
+        replace(one, matrix=widened(one.matrix, (one.n_users, grown.n_items)), items=grown.items, titles=grown.titles)
         for one in (change.before, change.after)
     )
     extra = grown.n_items - data.n_items
@@ -140,12 +137,12 @@ def updated_prior(
         return None
     diagonal = updated.precision_.diagonal()
     if weights is None:
-        return _followed(before, steps, diagonal, stage("P·prior"))
+        return followed_prior(before, steps, diagonal, stage("P·prior"))
     if _way(model, change, given) == "anew":
         moved = None if updated.on_device_ is model.on_device_ else updated.on_device_
         return FittedPrior.of(weights, updated.precision_, moved, stage("P·prior"))
     columns = np.arange(weights.left.shape[1])  # beside P·U there is U, where there are cold items
-    return FittedPrior.of_product(weights, _through(before.left, columns, steps, stage("P·prior")), diagonal)
+    return FittedPrior.of_product(weights, followed_product(before.left, columns, steps, stage("P·prior")), diagonal)
 
 
 def prior_flops(model: Updatable, change: DataChange, rank: int | None, given: Any = None) -> float:
@@ -193,10 +190,10 @@ def _way(model: Updatable, change: DataChange, given: Any) -> Way:
     prior = _prior(model, given)
     kind, comes = prior_kind(prior), change.items[len(change.items) - change.n_new_items :]
     if change.final is None and (learned := learned_prior(model, given)) is not None:
-        if not change.after.n_users:
-            return "follow"  # nothing changes at all
         if given is not None:
             raise ParameterError(f"a prior ({learned}) that is learned from the data needs them", parameter="prior")
+        if not change.after.n_users:
+            return "follow"  # nothing changes at all
         raise ParameterError(f"this model cannot be updated: {describe_updatable(model)}")
     if given is not None:
         return "anew"
@@ -269,58 +266,3 @@ def _way_of_features(model: Updatable, change: DataChange, prior: Prior) -> Way:
 
 def _items(items: Any) -> str:
     return f"{'item' if len(items) == 1 else 'items'} {name_some(items)}"
-
-
-def _followed(
-    before: FittedPrior,
-    steps: Sequence[PrecisionStep],
-    precision_diagonal: NDArray[np.float64],
-    report: ProgressCallback | None,
-) -> FittedPrior:
-    """The prior where W₀ is as it was, but for items that went, and new ones, of which it says nothing."""
-    n = len(before.left)
-    columns = np.arange(before.left.shape[1])
-    right: NDArray[np.float32] | None = None
-    if before.right is None:  # the identity, whose columns go and come with the rows
-        columns = _carried(np.arange(n), steps, -1)
-    else:
-        right = np.ascontiguousarray(_carried(before.right, steps, 0.0))
-    left = _through(before.left, columns, steps, report)
-    own, diagonal = (_carried(values, steps, 0.0) for values in (before.own, before.diagonal))
-    scale = _carried(before.scale, steps, 1.0)
-    image = scale * prior_diagonal(left, right) + diagonal * precision_diagonal
-    return FittedPrior(left, right, scale, diagonal, own, image)
-
-
-def _carried(values: NDArray[Any], steps: Sequence[PrecisionStep], new: float) -> NDArray[Any]:
-    """What items have, afterwards."""
-    for step in steps:
-        if isinstance(step, int):
-            values = np.concatenate([values, np.full((step, *values.shape[1:]), new, values.dtype)])
-        elif not isinstance(step, LowRankStep):
-            values = np.delete(values, step, axis=0)
-    return values
-
-
-def _through(
-    product: NDArray[np.float32],
-    columns: NDArray[np.int64],
-    steps: Sequence[PrecisionStep],
-    report: ProgressCallback | None,
-) -> NDArray[np.float32]:
-    """P·U of afterwards in some of its columns, of which −1 is one of zeros: new items have none of U's.
-
-    A few thousand columns at a time, as those of n × n numbers take much memory.
-    """
-    n = len(_carried(np.zeros(len(product)), steps, 0.0))
-    followed = np.zeros((n, len(columns)), np.float32)
-    there = np.flatnonzero(columns >= 0)
-    for start in range(0, len(there), COLUMNS_AT_ONCE):
-        some = there[start : start + COLUMNS_AT_ONCE]
-        part = np.ascontiguousarray(product[:, columns[some]], np.float32)
-        for step in steps:
-            part = step.thin(part) if isinstance(step, LowRankStep) else _carried(part, [step], 0.0)
-        followed[:, some] = part
-        if report is not None:
-            report(start + len(some), len(there))
-    return followed

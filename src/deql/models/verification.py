@@ -110,8 +110,7 @@ def verify(
     users = counted(own.n_users, "user", "users")
     checks.append(Check("the data", f"{users} and all counts as in the model", True))
     fresh = model._unfitted(prior)
-    fresh.progress = model.progress
-    fresh._fit_on(own, model)
+    fresh._fit_on(own, model.until_)
     return checks + _compared(model, fresh) + _left_of(model, fresh, theirs)
 
 
@@ -164,13 +163,11 @@ def _left_of(model: Updatable, fresh: Updatable, theirs: Interactions) -> list[C
     rows, dropped = fresh._as_learned(theirs).matrix, fresh._dropped
     weights = user_weights(rows, fresh.user_power)
     nothing = csr_array(rows.shape, dtype=rows.dtype)
-    change, _ = gram_change(
-        nothing, rows, np.ones_like(weights), weights, dropped / (1.0 - dropped), np.zeros(rows.shape[1])
-    )
-    with_them = low_rank_step(fresh.precision_, change).precision(fresh.precision_)
+    change = gram_change(nothing, rows, np.zeros_like(weights), weights, dropped / (1.0 - dropped)).change
+    with_them = low_rank_step(fresh.precision_, change).precision(fresh.precision_, store=fresh._store)
     made, differs = (largest_difference(one, fresh.precision_) for one in (with_them, model.precision_))
     words = f"of {made:.1e} that they would make of P"
-    if made < differs / 2:
+    if made <= differs / 2:
         return [Check("what is left of them", f"cannot be told: rounding is more {words}", True)]
     share = abs(share_left(model.precision_, fresh.precision_, with_them))
     return [

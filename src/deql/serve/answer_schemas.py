@@ -212,12 +212,19 @@ class _UpdatePlan(BaseModel):
     memory: dict[str, int] = Field(description="Predicted bytes beside the model, of each method.")
 
 
+class _UpdateState(BaseModel):
+    count: int = Field(description="Updates by few columns since P was last computed from the data.")
+    fit_residual: float | None = Field(description="The residual then.")
+    time: float = Field(description="When this one was, in seconds since 1970.")
+
+
 class _UpdateReport(BaseModel):
     plan: _UpdatePlan
     method: str = Field(description='"low rank", "refit", or "none" where P stays as it is.')
     seconds: float
     residual_before: float | None
     residual: float | None = Field(description="How far P·A is from the identity.")
+    state: _UpdateState = Field(description="What the model keeps of its updates.")
     notes: list[str]
 
 

@@ -34,7 +34,11 @@ __all__ = ["interactions_of", "main", "refused", "update_file"]
 _NICE = 10
 """How much an update gives way to requests: twice as much as a reload, which takes a moment."""
 
-_ADVICE = {"time": 'send a "time" with each', "ids": "send ids as the data have them"}
+_ADVICE = {
+    "time": 'send a "time" with each',
+    "ids": "send ids as the data have them",
+    "item_features": "use deql update --item-features FILE, then reload the model",
+}
 """What those who send JSON can do where others set a parameter."""
 
 

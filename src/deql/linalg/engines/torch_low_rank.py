@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +12,9 @@ from deql._system.progress import ProgressCallback
 from deql.linalg.blas import cholesky_inverse
 from deql.linalg.engines.torch_packed import DevicePacked, memory_watched
 from deql.linalg.engines.torch_products import arithmetic_set
+from deql.linalg.gram_change import GramChange
 from deql.linalg.low_rank import LowRankStep, core_of_change
 from deql.linalg.packed import PackedSymmetric, Store
-
-if TYPE_CHECKING:
-    from deql.linalg.gram_change import GramChange
 
 __all__ = ["DeviceStep", "low_rank_step_on_device", "retiring_step_on_device"]
 
@@ -68,7 +66,6 @@ def low_rank_step_on_device(precision: DevicePacked, change: GramChange) -> Devi
 
     Examples
     --------
-    >>> from deql.linalg.gram_change import GramChange
     >>> P = DevicePacked.from_host(PackedSymmetric.from_dense(np.diag([0.5, 0.25]), tile=2), torch.device("cpu"))
     >>> step = low_rank_step_on_device(P, GramChange(np.array([1]), None, np.array([[4.0]])))
     >>> step.precision(P).to_dense()

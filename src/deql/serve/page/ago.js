@@ -17,7 +17,7 @@ export function inWords(seconds) {
 export function ago(moment) {
   const said = el("time", { datetime: moment.toISOString(), title: moment.toLocaleString() });
   const say = () => setText(said, inWords((Date.now() - moment) / 1000));
-  setInterval(say, LOOK);
+  const looking = setInterval(() => (said.isConnected ? say() : clearInterval(looking)), LOOK);
   say();
   return said;
 }
