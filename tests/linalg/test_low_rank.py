@@ -28,7 +28,7 @@ def changed(n, touched, k, seed=0):
     if k is None:
         rows = rng.normal(size=(touched, touched))
         return GramChange(columns, None, rows @ rows.T - 0.5 * np.eye(touched))
-    factor = rng.normal(size=(touched, k))
+    factor = csr_array(rng.normal(size=(touched, k)) * (rng.random((touched, k)) < 0.6))
     return GramChange(columns, factor, np.diag(rng.uniform(0.1, 2.0, k)))
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, hstack, vstack
 
 from deql.linalg.packed import mirror_lower
 
@@ -22,14 +22,14 @@ class GramChange:
     ----------
     columns : ndarray of int64
         T, the rows of F that are not zero, ascending.
-    factor : ndarray of float64, |T| × k, or None
+    factor : csr_array of float64, |T| × k, or None
         These rows; None for the identity.
     middle : ndarray of float64, k × k
         M, symmetric.
     """
 
     columns: NDArray[np.int64]
-    factor: NDArray[np.float64] | None
+    factor: csr_array | None
     middle: NDArray[np.float64]
 
     @property
@@ -87,21 +87,20 @@ class RowsChange:
             mirror_lower(whole)  # the same but for rounding
             whole[np.diag_indices(k)] += self._on_diagonal[T]
             return GramChange(T, None, whole)
-        factor, middle = np.zeros((len(T), k)), np.zeros((k, k))
-        first = len(signed)
-        factor[:, :first] = rows.toarray().T
+        middle, first = np.zeros((k, k)), len(signed)
         middle[np.arange(first), np.arange(first)] = signed
-        if self._moves is not None and self._means is not None:
+        if self._moves is not None:
             moved = np.unique(self._moves.indices).astype(np.int64)
         units = np.union1d(np.flatnonzero(self._on_diagonal), moved).astype(np.int64)
         last = first + len(units)
-        at = np.arange(first, last)
-        factor[np.searchsorted(T, units), at] = 1.0
-        middle[at, at] = self._on_diagonal[units]
+        middle[np.arange(first, last), np.arange(first, last)] = self._on_diagonal[units]
+        at = np.searchsorted(T, units)
+        parts = [rows.T, csr_array((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(T), len(at)))]
         if self._moves is not None and self._means is not None:
-            factor[:, last:] = (self._means[:, T].T @ self._moves[:, moved]).toarray()
+            parts.append(self._means[:, T].T @ self._moves[:, moved])
             ours = first + np.searchsorted(units, moved)
             middle[ours, np.arange(last, k)] = middle[np.arange(last, k), ours] = 1.0
+        factor = csr_array(hstack(parts, format="csr"))
         return GramChange(T, factor, middle)
 
 
@@ -140,7 +139,7 @@ def gram_change(
     --------
     >>> nothing, one = csr_array((1, 3)), csr_array([[1.0, 0.0, 2.0]])
     >>> found = gram_change(nothing, one, np.ones(1), np.ones(1))
-    >>> found.change.columns.tolist(), found.change.factor.tolist(), found.diagonal_change.tolist()
+    >>> found.change.columns.tolist(), found.change.factor.toarray().tolist(), found.diagonal_change.tolist()
     ([0, 2], [[1.0], [2.0]], [1.0, 0.0, 4.0])
     """
     before, after = before.astype(np.float64), after.astype(np.float64)
@@ -158,8 +157,8 @@ def gram_change(
     n = len(by_item)
 
     def operations(rank: int) -> int:
-        # P' = P − G·C·Gᵀ, C's inverse and G·C, and G = P·F where that is more than some columns of P.
-        return rank * (n * n + 2 * n * rank + 5 * rank * rank) + 2 * n * len(columns) * rank * (rank < len(columns))
+        # P' = P − G·C·Gᵀ, G·C and C's inverse; G = P·F takes all T columns of P either way.
+        return rank * (n * n + 2 * n * rank + 5 * rank * rank)
 
     by_rows = len(signed) + len(on)
     stay = same_weight & (np.diff(before.indptr) > 0) & (np.diff(after.indptr) > 0)

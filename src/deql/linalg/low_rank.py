@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,14 @@ from deql._system.progress import ProgressCallback
 from deql._system.threads import blas_limited, interruptible, run_slices, thread_count
 from deql.errors import InaccurateInverseError
 from deql.linalg.blas import MOST_CALLERS, cholesky_inverse, gemm, lu_factor, lu_solve
-from deql.linalg.gram_change import GramChange
 from deql.linalg.invert import Symmetric, largest_residual, sign_vectors
 from deql.linalg.packed import PackedSymmetric, Store, mirror_lower
 from deql.linalg.panel import panel_product
+
+if TYPE_CHECKING:  # the torch engine does without SciPy
+    from scipy.sparse import csr_array
+
+    from deql.linalg.gram_change import GramChange
 
 __all__ = ["LowRankStep", "core_of_change", "low_rank_step", "residual_of", "retiring_step", "step_residual"]
 
@@ -49,7 +53,7 @@ class LowRankStep:
     ----------
     columns : ndarray of int64
         The rows of F that are not zero, ascending.
-    factor : ndarray of float64 or None
+    factor : csr_array of float64 or None
         These rows; None for the identity.
     panel : ndarray or tensor, n × k
         G, in the type of P and where that is.
@@ -58,7 +62,7 @@ class LowRankStep:
     """
 
     columns: NDArray[np.int64]
-    factor: NDArray[np.float64] | None
+    factor: csr_array | None
     panel: Any
     core: NDArray[np.float64]
 
@@ -161,6 +165,7 @@ def low_rank_step(precision: PackedSymmetric, change: GramChange) -> LowRankStep
 
     Examples
     --------
+    >>> from deql.linalg.gram_change import GramChange
     >>> P = PackedSymmetric.from_dense(np.diag([0.5, 0.25]), tile=2)
     >>> step = low_rank_step(P, GramChange(np.array([1]), None, np.array([[4.0]])))
     >>> step.precision(P).to_dense()
@@ -238,6 +243,7 @@ def step_residual(before: Symmetric, after: Symmetric, change: GramChange) -> fl
 
     Examples
     --------
+    >>> from deql.linalg.gram_change import GramChange
     >>> P = PackedSymmetric.from_dense(np.diag([0.5, 0.25]), tile=2)
     >>> change = GramChange(np.array([1]), None, np.array([[4.0]]))
     >>> step_residual(P, low_rank_step(P, change).precision(P), change)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deql._system.threads import blas_limited, run_slices, thread_count
-from deql.linalg.blas import MOST_CALLERS, gemm
+from deql._system.threads import run_slices, thread_count
 from deql.linalg.packed import PackedSymmetric
+
+if TYPE_CHECKING:  # the torch engine does without SciPy
+    from scipy.sparse import csr_array
 
 __all__ = ["panel_product"]
 
@@ -21,7 +23,7 @@ _ROWS = 2048
 
 
 def panel_product(
-    precision: PackedSymmetric, columns: NDArray[np.int64], factor: NDArray[np.floating] | None = None
+    precision: PackedSymmetric, columns: NDArray[np.int64], factor: csr_array | None = None
 ) -> NDArray[Any]:
     """G = P·F, n × k, in the type of P.
 
@@ -33,21 +35,22 @@ def panel_product(
         In memory, or mapped from a file.
     columns : ndarray of int64
         The rows of F that are not zero, ascending.
-    factor : ndarray, optional
+    factor : csr_array, optional
         These rows; if not given those of the identity, so that G is some columns of P.
 
     Examples
     --------
+    >>> from scipy.sparse import csr_array
     >>> P = PackedSymmetric.from_dense(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 5.0], [0.0, 5.0, 9.0]]), tile=2)
     >>> panel_product(P, np.array([0, 2])).tolist()
     [[2.0, 0.0], [1.0, 5.0], [0.0, 9.0]]
-    >>> panel_product(P, np.array([0, 2]), np.array([[1.0], [2.0]])).tolist()
+    >>> panel_product(P, np.array([0, 2]), csr_array([[1.0], [2.0]])).tolist()
     [[2.0], [11.0], [18.0]]
     """
-    rows = None if factor is None else np.ascontiguousarray(factor, precision.dtype)
+    rows = None if factor is None else factor.astype(precision.dtype)
     k = len(columns) if rows is None else rows.shape[1]
     panel = np.empty((precision.n, k), precision.dtype) if rows is None else np.zeros((precision.n, k), precision.dtype)
-    with blas_limited(1), ThreadPoolExecutor(min(thread_count(), MOST_CALLERS)) as pool:
+    with ThreadPoolExecutor(thread_count()) as pool:
         for start, block in precision.blocks():
             tasks = _tasks(start, block, columns, rows, panel)
             run_slices(partial(_run, tasks), range(len(tasks) + 1), pool=pool)
@@ -55,7 +58,7 @@ def panel_product(
 
 
 def _tasks(
-    start: int, block: Any, columns: NDArray[np.int64], factor: NDArray[Any] | None, panel: NDArray[Any]
+    start: int, block: Any, columns: NDArray[np.int64], factor: csr_array | None, panel: NDArray[Any]
 ) -> list[Callable[[], None]]:
     """What a block column holds: its own columns below, and, turned, its rows of these and later ones.
 
@@ -65,32 +68,48 @@ def _tasks(
     first, last = np.searchsorted(columns, [start, start + width]).tolist()
     own, rows = columns[first:last] - start, columns[first:] - start
     tasks: list[Callable[[], None]] = []
-    step = _ROWS if factor is None else max(1, len(rows))  # they add to the same rows of a product
-    for begin in range(0, len(rows), step):
-        part = slice(first + begin, first + min(begin + step, len(rows)))
-        tasks.append(partial(_take, block, rows[begin : begin + step], 0, part, factor, panel[start : start + width]))
-    for top in range(width, height if len(own) else 0, _ROWS):
-        into = panel[start + top : start + min(top + _ROWS, height)]
-        tasks.append(partial(_take, block[top : top + _ROWS], own, 1, slice(first, last), factor, into))
-    return tasks
+    beside = panel[start : start + width]
+    if factor is None:
+        for begin in range(0, len(rows), _ROWS):
+            part = slice(first + begin, first + min(begin + _ROWS, len(rows)))
+            tasks.append(partial(_copy, block, rows[begin : begin + _ROWS], 0, part, beside))
+    elif len(rows):  # one task, as all of it is added to the same rows
+        tasks.append(partial(_add, block, rows, 0, *_used(factor[first:]), beside))
+    if not len(own):
+        return tasks
+    below = [
+        (block[top : top + _ROWS], panel[start + top : start + top + _ROWS]) for top in range(width, height, _ROWS)
+    ]
+    if factor is None:
+        return tasks + [partial(_copy, part, own, 1, slice(first, last), into) for part, into in below]
+    turned, used = _used(factor[first:last])
+    return tasks + [partial(_add, part, own, 1, turned, used, into) for part, into in below]
 
 
-def _take(
+def _copy(block: NDArray[Any], places: NDArray[np.int64], axis: int, part: slice, into: NDArray[Any]) -> None:
+    """Put rows, turned, or columns of a block into the panel."""
+    taken = block.take(places, axis)
+    into[:, part] = taken if axis else taken.T
+
+
+def _used(factor: csr_array) -> tuple[csr_array, NDArray[np.int64]]:
+    """Some rows of F, turned, without the columns in which they have nothing, and which columns these are."""
+    used = np.unique(factor.indices).astype(np.int64)
+    return factor[:, used].T.tocsr(), used
+
+
+def _add(
     block: NDArray[Any],
     places: NDArray[np.int64],
     axis: int,
-    part: slice,
-    factor: NDArray[Any] | None,
+    turned: csr_array,
+    used: NDArray[np.int64],
     into: NDArray[Any],
 ) -> None:
-    """Put rows, turned, or columns of a block into the panel, or add their product with ``part`` of the factor."""
+    """Add the product of rows, turned, or columns of a block with F to the panel."""
     taken = block.take(places, axis)
-    if axis == 0:
-        taken = taken.T
-    if factor is None:
-        into[:, part] = taken
-    else:
-        gemm(1.0, taken, factor[part], 1.0, into)
+    product = turned @ (np.ascontiguousarray(taken.T) if axis else taken)
+    into[:, used] += product.T
 
 
 def _run(tasks: list[Callable[[], None]], first: int, last: int) -> None:

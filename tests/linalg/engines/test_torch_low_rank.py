@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from deql.linalg.gram_change import GramChange
 from deql.linalg.low_rank import low_rank_step, retiring_step, step_residual
@@ -29,7 +30,9 @@ def close(one, other):
 def test_is_as_on_the_host(host, device, thin):
     rng = np.random.default_rng(1)
     columns, rows = np.array([0, 3, 15, 16, 40, 69]), rng.normal(size=(6, 2))
-    change = GramChange(columns, rows, np.diag([1.0, 2.0])) if thin else GramChange(columns, None, rows @ rows.T)
+    change = (
+        GramChange(columns, csr_array(rows), np.diag([1.0, 2.0])) if thin else GramChange(columns, None, rows @ rows.T)
+    )
     there = DevicePacked.from_host(host, device)
     before = there.to_dense()
     step, exact = low_rank_step_on_device(there, change), low_rank_step(host, change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from deql._system.progress import ProgressCallback
 from deql.linalg.blas import cholesky_inverse
 from deql.linalg.engines.torch_packed import DevicePacked, memory_watched
 from deql.linalg.engines.torch_products import arithmetic_set
-from deql.linalg.gram_change import GramChange
 from deql.linalg.low_rank import LowRankStep, core_of_change
 from deql.linalg.packed import PackedSymmetric, Store
+
+if TYPE_CHECKING:  # it needs SciPy, which this does without
+    from deql.linalg.gram_change import GramChange
 
 __all__ = ["DeviceStep", "low_rank_step_on_device", "retiring_step_on_device"]
 
@@ -66,6 +68,7 @@ def low_rank_step_on_device(precision: DevicePacked, change: GramChange) -> Devi
 
     Examples
     --------
+    >>> from deql.linalg.gram_change import GramChange
     >>> P = DevicePacked.from_host(PackedSymmetric.from_dense(np.diag([0.5, 0.25]), tile=2), torch.device("cpu"))
     >>> step = low_rank_step_on_device(P, GramChange(np.array([1]), None, np.array([[4.0]])))
     >>> step.precision(P).to_dense()
@@ -76,7 +79,7 @@ def low_rank_step_on_device(precision: DevicePacked, change: GramChange) -> Devi
     inner = _rows(panel, change.columns)
     if change.factor is not None:
         with memory_watched(f"{change.rank:,} columns of P", panel.device), arithmetic_set("float32"):
-            panel = panel @ torch.from_numpy(np.ascontiguousarray(change.factor)).to(panel.device, panel.dtype)
+            panel = panel @ torch.from_numpy(change.factor.toarray()).to(panel.device, panel.dtype)
         inner = change.factor.T @ _rows(panel, change.columns)
     return DeviceStep(change.columns, change.factor, panel, core_of_change(inner, change.middle))
 

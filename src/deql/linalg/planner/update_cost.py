@@ -94,9 +94,9 @@ def small_update(n: int) -> bool:
 def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
     """Seconds that a low-rank update takes.
 
-    P·F is 2·n·|T|·k flops where F is not the identity, P − G·C·Gᵀ n²·k; G·C and C itself are made in float64, at half
-    the rate of float32, the factors of C by one thread, so that bits do not depend on the number of threads. Beside
-    that P is read and written as often as there are stores, and read once more for the residual.
+    P·F takes |T| columns of P, and few flops, as F is sparse; P − G·C·Gᵀ takes n²·k. G·C and C itself are made in
+    float64, at half the rate of float32, the factors of C by one thread, so that bits do not depend on the number of
+    threads. Beside that P is read and written as often as there are stores, and read once more for the residual.
 
     Parameters
     ----------
@@ -115,16 +115,17 @@ def update_seconds(size: UpdateSize, engine: str, rates: Rates) -> float:
     True
     """
     n, doubled = float(size.n), 2 if size.dtype == "float32" else 1
-    flops, double, alone = size.prior_flops, 0.0, 0.0
+    flops, double, alone, gathered = size.prior_flops, 0.0, 0.0, 0.0
     for k, touched in ((size.retired, size.retired), (size.rank, size.touched)):
-        flops += n * n * k + 2 * n * touched * k * (touched != k)
+        flops += n * n * k
+        gathered += n * max(k, touched)
         double += 2 * n * k * k + 4 * float(k) ** 3
         alone += 2 * float(k) ** 3
     numbers = rates["device" if engine == "torch" else "products"]
     seconds = _FIXED + flops / (_EFFICIENCY * numbers)
     seconds += doubled * (double + alone * thread_count()) / (_EFFICIENCY * rates["products"])
     stored = sum(size.stores)
-    panels = 2 * n * (size.retired + size.rank) * (8 / doubled)
+    panels = 2 * (8 / doubled) * gathered
     seconds += (stored + panels) / rates["memory"] + size.interactions * _PER_INTERACTION
     last = ProblemSize(size.n, size.dtype).packed
     if engine == "disk":
@@ -198,8 +199,7 @@ def update_memory(size: UpdateSize, engine: str) -> int:
     itemsize = 4 if size.dtype == "float32" else 8
     panels = size.n * (size.rank + size.retired) * itemsize
     widest = max(size.rank, size.retired)
-    factor = 16 * size.touched * size.rank if size.touched != size.rank else 0
-    thin = panels + 6 * 8 * widest**2 + factor + 8 * size.n * size.prior_columns + 16 * size.interactions
+    thin = panels + 6 * 8 * widest**2 + 8 * size.n * size.prior_columns + 16 * size.interactions
     return thin if engine == "disk" else thin + _at_once(size.stores)
 
 
