@@ -1,5 +1,6 @@
 """``deql update``: files in, a model out that is what a fit on the changed data gives; the journal, and kills."""
 
+import errno
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import deql
 from deql._system.threads import set_threads
 from deql.cli.app import run
 from deql.io.journal import read_records
-from deql.io.model_file import model_checksum
+from deql.io.model_file import checksum, model_checksum, replacing
 from deql.models.certificate import Certificate
 
 USERS, ITEMS = 60, 24
@@ -433,6 +434,52 @@ def test_a_certificate_is_written_beside_the_model(capsys, here):
     assert certificate.among(["u5", "u6", "u7"]).tolist() == [True, True, False]
     users, _ = pairs()
     assert certificate.interactions == sum(user in ("u5", "u6") for user in users)
+
+
+def refused(capsys, *arguments):
+    """What an update says that does nothing at all."""
+    capsys.readouterr()
+    before = files()
+    assert run([*map(str, arguments)]) == 2
+    assert files() == before
+    return capsys.readouterr().err
+
+
+def test_one_process_at_a_time_updates_a_file_in_its_place(here, capsys):
+    arguments = ["update", "kept.deql", "--add", "add.csv", "-o"]
+    with replacing(Path("kept.deql"), checksum("kept.deql")):
+        assert "another process is updating kept.deql" in refused(capsys, *arguments, "kept.deql")
+        assert run([*arguments, "other.deql"]) == 0
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_not_written_over(here, capsys, monkeypatch):
+    def load_and_replace(path):
+        model = deql.load(path)
+        os.replace("plain.deql", path)
+        return model
+
+    monkeypatch.setattr("deql.cli.update.load_updatable", load_and_replace)
+    assert run(["update", "kept.deql", "--add", "add.csv", "-o", "kept.deql"]) == 2
+    assert "kept.deql was replaced while it was read" in capsys.readouterr().err
+    assert deql.load("kept.deql").data_ is None
+
+
+def test_nothing_is_in_the_journal_of_users_whose_certificate_cannot_be_written(here, capsys, monkeypatch):
+    def full(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("deql.models.certificate.sync", full)
+    asked = ["update", "kept.deql", "--forget-users", "forget.txt", "--certificate", "gone.json", "--journal", "log"]
+    assert "gone.json could not be written: no space" in refused(capsys, *asked, "-o", "kept.deql")
+
+
+def test_a_journal_with_a_gap_takes_no_more(here, capsys):
+    for name in ("add", "remove", "add"):
+        assert run(["update", "kept.deql", f"--{name}", f"{name}.csv", "--journal", "log", "-o", "kept.deql"]) == 0
+    lines = Path("log").read_text().splitlines(keepends=True)
+    Path("log").write_text("".join(lines[:3] + lines[5:]))
+    said = refused(capsys, "update", "kept.deql", "--retire-items", "retire.txt", "--journal", "log", "-o", "kept.deql")
+    assert "log is broken: a line is missing" in said
 
 
 def test_there_is_no_certificate_without_its_model_nor_the_model_without_it(capsys, here, monkeypatch):

@@ -175,6 +175,11 @@ def test_new_users_are_all_that_comes_where_the_data_are_not_known():
     assert change.after.times.tolist() == [1, 2]
 
 
+def test_ids_of_two_kinds_that_are_no_numbers_do_not_mix(data):
+    with pytest.raises(DataError, match="all of one kind"):
+        change_data(data, Batch(pairs_of([2.5], ["tea"])))
+
+
 @pytest.mark.parametrize("part", ["added", "removed"])
 def test_text_in_place_of_numbers_is_not_to_be_read_as_text(part):
     numbered = pairs_of([1, 2], [3, 4])

@@ -11,6 +11,7 @@ from deql.data.hashed_users import hash_users
 from deql.linalg.packed import PackedSymmetric
 from deql.models.certificate import Certificate
 from deql.models.verification import largest_difference, verify
+from deql.priors import LowPass
 
 
 def market(seed=3, users=60, items=14, weights=False):
@@ -213,6 +214,21 @@ class TestVerify:
         assert "'item " in last.found
         more = deql.join(data, deql.Interactions.from_pairs(["user-3"], ["else"]))
         assert "'else' has 1 user here and is not in the model" in verify(certificate, model, "", more)[-1].found
+
+    @pytest.mark.parametrize("changes", [{"model": "EASE"}, {"parameters": {"l2": 99.0}}])
+    def test_a_certificate_that_tells_of_another_model(self, data, model, changes):
+        certificate = dataclasses.replace(model.forget("user-7"), **changes)
+        assert failed(verify(certificate, model, model.checksum(), data)) == ["kind and parameters"]
+
+    def test_what_a_file_keeps_of_parameters_is_what_the_certificate_has(self, data, tmp_path):
+        timed = dataclasses.replace(data, times=np.arange(float(data.n_interactions)))
+        engine = deql.engines.Disk(memory="64MiB", folder=tmp_path / "tiles")
+        fitted = deql.DEQL(l2=3.0, dropout=0.3, b=np.inf, half_life="2 h", engine=engine, prior=LowPass(2))
+        model = fitted.fit(timed, keep_data=True)
+        certificate = model.forget("user-7")
+        model.save(tmp_path / "model")
+        again = deql.load(tmp_path / "model")
+        assert not failed(verify(certificate, again, again.checksum(), timed))
 
     def test_a_prior_that_is_not_in_the_file(self, data, model, tmp_path):
         certificate = model.forget("user-7")

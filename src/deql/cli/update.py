@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ from deql.cli.written_files import check_outputs
 from deql.data.changes import Batch
 from deql.data.moments import moment
 from deql.errors import JournalError, ParameterError
-from deql.io.model_file import model_checksum
+from deql.io.model_file import checksum, model_checksum, replacing
 from deql.models.aging import check_fading
 from deql.models.certificate import Removed, certify
 from deql.models.update import plan_update
@@ -99,6 +99,7 @@ def update(
     fades_until = None if until is None else moment(until, "until")
     if data is None:
         refuse_cleaning(table)
+    found = checksum(model_file)  # first: should the file be replaced meanwhile, that is seen
     model = load_updatable(model_file)
     before = model_checksum(model_file)
     if until is not None:
@@ -119,7 +120,10 @@ def update(
         _show_plan(plan, entry, json)
         return
     assert out is not None
-    _show_done(_apply(model, entry, prior, out, journal, certificate), out, json)
+    in_place = os.path.realpath(out) == os.path.realpath(model_file)
+    with replacing(model_file, found) if in_place else nullcontext():
+        done = _apply(model, entry, prior, out, journal, certificate)
+    _show_done(done, out, json)
 
 
 def _check_typed(batch: BatchOptions, asked: dict[str, Any]) -> None:
@@ -186,8 +190,12 @@ def _apply(
         if log is not None:
             notes += [log.note] if log.note else []
             notes += _named(log, entry.batch, out)
-            log.append(entry)
-        save = partial(model.save, out, quantized_rows=quantised)
+
+        def save() -> None:
+            if log is not None:
+                log.append(entry)
+            model.save(out, quantized_rows=quantised)
+
         if certificate is None:
             save()
         else:

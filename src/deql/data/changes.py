@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.data.id_arrays import id_array
+from deql.data.id_arrays import factorise, id_array
 from deql.data.interactions import Interactions
 from deql.data.matrices import (
     empty_rows,
@@ -231,6 +231,8 @@ def _with_times_of(data: Interactions, added: Interactions) -> Interactions:
     """What comes, with times where the data have them."""
     if data.times is not None and added.times is None:
         raise DataError("the data have times and what is added has none: read it with ", Setting("time"))
+    if data.times is not None and added.times is not None and not np.isfinite(added.times).all():
+        raise DataError("the data have times, and some of what is added are missing or not finite: nothing was changed")
     return added if data.times is not None else replace(added, times=None)
 
 
@@ -257,6 +259,7 @@ def _with_new(
     is_new = places < 0
     places[is_new] = len(ids) + np.arange(is_new.sum())
     new = others[is_new]
+    factorise(np.concatenate([ids[:1], new[:1]]))  # text, and what is neither that nor a number
     return np.concatenate([ids, new]) if len(new) else ids, new, places
 
 

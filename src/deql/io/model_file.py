@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from deql._system.formatting import parse_json
 from deql.errors import ModelFileError
 from deql.io import container
+from deql.io.atomic import try_lock
 from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "read",
     "record_checksum",
     "refuse_infinite",
+    "replacing",
     "time_fact",
     "vector",
     "write",
@@ -219,6 +221,25 @@ def checksum(path: str | os.PathLike[str]) -> str:
 def model_checksum(path: str | os.PathLike[str]) -> str:
     """The checksum of a file's model: that of the file, or, where it has quantised rows, of the same one without."""
     return container.checksum(_KIND, Path(path), without=QUANTISED)
+
+
+@contextmanager
+def replacing(path: Path, known: str) -> Iterator[None]:
+    """While a model is made of another and put in place of its file: one process at a time, and of that file.
+
+    Parameters
+    ----------
+    path : Path
+    known : str
+        What :func:`checksum` said before the model was read; ModelFileError if the file is another by now.
+    """
+    with open(path, "rb") as file:
+        with suppress(OSError):  # a file system without locks
+            if not try_lock(file.fileno()):
+                raise ModelFileError(f"another process is updating {path}: try again when it is done")
+        if checksum(path) != known:
+            raise ModelFileError(f"{path} was replaced while it was read: nothing was changed, try again")
+        yield
 
 
 def record_checksum(record: ModelRecord) -> str:

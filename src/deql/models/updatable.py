@@ -15,6 +15,7 @@ from deql.data import Interactions
 from deql.data.recency import faded
 from deql.errors import Setting
 from deql.linalg.gram import user_weights, weighted_diagonal
+from deql.linalg.planner.choose import engine_here
 from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
@@ -79,8 +80,11 @@ class Updatable(RuleModel):
 
     @property
     def _engine_beside(self) -> Any:
-        """The engine for a P beside the one that is there, whose tiles a folder with a name may hold."""
-        engine = self.fitted_params_["engine"]
+        """The engine for a P beside the one that is there, whose tiles a folder with a name may hold.
+
+        Where that was fitted on a device, and here is none, whichever fits.
+        """
+        engine: Any = engine_here(self.fitted_params_["engine"])
         return replace(engine, folder=None) if getattr(engine, "folder", None) is not None else engine
 
     def _unfitted(self, prior: Any = None) -> Self:

@@ -13,7 +13,7 @@ from deql._system.progress import stages
 from deql.data import Interactions
 from deql.data.changes import Batch, DataChange, add_users, change_data
 from deql.data.matrices import empty_rows
-from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting
+from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.linalg.gram import check_solvable_without_ridge, size_weights
 from deql.linalg.gram_change import RowsChange, gram_change
 from deql.linalg.invert import LARGEST_RESIDUAL
@@ -74,6 +74,8 @@ def prepare(model: Updatable, batch: Batch, *, new_users: bool = False, prior: A
     """
     data = model.data_
     change = _without_data(model, batch, new_users) if data is None else change_data(data, batch)
+    if new_users and data is not None and batch.added is not None:
+        _refuse_known(data, batch, batch.added.without_empty())
     if change.final is not None and not change.final.n_interactions:
         raise DataError("nothing would be left to learn from: nothing was changed")
     if not len(change.items):
@@ -115,6 +117,15 @@ def _without_data(model: Updatable, batch: Batch, new_users: bool) -> DataChange
             parameter="new_users",
         )
     return add_users(model.items_, model.titles_, model.n_users_, batch.added)
+
+
+def _refuse_known(data: Interactions, batch: Batch, added: Interactions) -> None:
+    known = [batch.names.get(user, user) for user in added.users.tolist() if user in data.user_index]
+    if known:
+        what = "is not new" if len(known) == 1 else "are not new"
+        raise DataError(
+            f"{name_some(known)} {what}, and all users of what is added were said to be: nothing was changed"
+        )
 
 
 def _nothing(model: Updatable) -> Interactions:
@@ -250,11 +261,11 @@ def _checked(residual: float, model: Updatable, may_refit: bool) -> str | None:
     if may_refit:
         raise _DriftedError(said)
     if not residual <= LARGEST_RESIDUAL:
+        better = (", or use ", Setting("dtype", "float64")) if model.dtype == "float32" else ()
         raise InaccurateInverseError(
             f"{said[0].lower()}{said[1:]}, more than the {LARGEST_RESIDUAL} that is accepted, so nothing was changed: "
-            "fit the model again, or use ",
-            Setting("dtype", "float64"),
-        )
+            "fit the model again", *better,
+        )  # fmt: skip
     return f"{said}: fit the model again soon."
 
 

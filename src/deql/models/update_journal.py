@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -120,6 +121,11 @@ class UpdateJournal:
     def _settle(self, checksum: str) -> None:
         """Find the end of the journal at this model."""
         updates = [record for record in self._journal.records if record["step"] == _UPDATE]
+        if any(one.get("after") != two.get("before") for one, two in pairwise(updates)):
+            raise JournalError(
+                f"{self.path} is broken: a line is missing, or was changed; name another ",
+                Setting("journal", noun="file"),
+            )
         if not updates or updates[-1].get("after") == checksum:
             return
         confirmed = self._journal.records[-1]["step"] != _UPDATE

@@ -10,7 +10,7 @@ from deql.data.changes import Batch
 from deql.data.hashed_users import hashed_batch
 from deql.data.interactions import InteractionsLike, as_interactions, is_frame
 from deql.data.moments import moment
-from deql.errors import ParameterError
+from deql.errors import ParameterError, name_some
 from deql.io.model_file import record_checksum
 from deql.models.aging import age_model
 from deql.models.attached_data import attach_data
@@ -125,7 +125,7 @@ class UpdateVerbs(Updatable):
         >>> certificate.interactions, certificate.after == model.checksum(), model.n_users_
         (2, True, 2)
         """
-        batch = self._batch(None, None, _ids(users), ())
+        batch = self._batch(None, None, users, ())
         if not batch.forget_users:
             raise ParameterError("name at least one user to forget", parameter="users")
         data, before = self.data_, self._as_record()  # whose checksum takes long: not before an update is refused
@@ -199,18 +199,29 @@ class UpdateVerbs(Updatable):
         self,
         added: InteractionsLike | None,
         removed: InteractionsLike | None,
-        forget_users: Iterable[Hashable],
-        retire_items: Iterable[Hashable],
+        forget_users: Hashable | Iterable[Hashable],
+        retire_items: Hashable | Iterable[Hashable],
     ) -> Batch:
         """The batch with users under the ids that ``data_`` has."""
         self._check_fitted()
-        if self.until_ is not None and is_frame(added):
+        data = self.data_
+        if (self.until_ is not None or (data is not None and data.times is not None)) and is_frame(added):
             added = as_interactions(added, time=True)  # type: ignore[arg-type]
         parts = [None if part is None else self._with_ids(part) for part in (added, removed)]
-        batch = Batch(parts[0], parts[1], _ids(forget_users), _ids(retire_items))
+        batch = Batch(parts[0], parts[1], _ids(forget_users, "forget_users"), _ids(retire_items, "retire_items"))
         return batch if self.user_salt_ is None else hashed_batch(batch, self.user_salt_)
 
 
-def _ids(given: Hashable | Iterable[Hashable]) -> tuple[Hashable, ...]:
+def _ids(given: Any, parameter: str) -> tuple[Hashable, ...]:
     """Ids as a tuple: one that is text is one id, not its letters."""
-    return (given,) if isinstance(given, str | bytes) or not isinstance(given, Iterable) else tuple(given)
+    if is_frame(given):
+        raise ParameterError(f"{parameter} must be a list of ids, got a frame: give its column", parameter=parameter)
+    listed = given.tolist() if hasattr(given, "tolist") else given  # as arrays of all libraries give plain values
+    ids = (listed,) if isinstance(listed, str | bytes) or not isinstance(listed, Iterable) else tuple(listed)
+    for one in ids:
+        if not isinstance(one, Hashable):
+            raise ParameterError(
+                f"{parameter}: an id must be a single value, such as a number or text, got {name_some([one])}",
+                parameter=parameter,
+            )
+    return ids

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from deql._system.formatting import as_json
 from deql._system.tables import counted
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, Setting
@@ -18,6 +19,7 @@ from deql.linalg.gram import user_weights
 from deql.linalg.gram_change import gram_change
 from deql.linalg.low_rank import low_rank_step
 from deql.linalg.packed import PackedSymmetric
+from deql.linalg.planner.choose import ENGINE_KEYS
 from deql.models.attached_data import check_sums, in_order_of
 from deql.models.certificate import Certificate
 from deql.models.updatable import Updatable
@@ -91,7 +93,7 @@ def verify(
     refuse_saved_prior(model.fitted_params_["prior"] if prior is None else prior)
     same = checksum == certificate.after
     words = "the one that the certificate is of" if same else "another model, or changed since the certificate was made"
-    checks = [Check("the file", words, same)]
+    checks = [Check("the file", words, same), _same_model(certificate, model)]
     if model.data_ is not None:
         there = int(certificate.among(model.data_.users).sum())
         checks.append(Check("users in the data it keeps", f"{there:,} of {len(certificate.users):,}", not there))
@@ -110,6 +112,18 @@ def verify(
     fresh = model._unfitted(prior)
     fresh._fit_on(own, model.until_)
     return checks + _compared(model, fresh) + _left_of(model, fresh, theirs)
+
+
+def _same_model(certificate: Certificate, model: Updatable) -> Check:
+    """Whether the certificate tells the model's kind and hyper-parameters; where it is computed does not count."""
+    told = {"model": certificate.model} | as_json(certificate.parameters)
+    own = {"model": type(model).__name__} | as_json(model._to_config(model.fitted_params_))
+    other = [
+        f"{name} {value} in the certificate and {own.get(name)} here"
+        for name, value in told.items()
+        if isinstance(value, int | float | str) and name not in ENGINE_KEYS and own.get(name) != value
+    ]
+    return Check("kind and parameters", "; ".join(other) or "as the certificate has them", not other)
 
 
 def refuse_saved_prior(prior: Any) -> None:

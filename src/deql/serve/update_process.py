@@ -22,7 +22,7 @@ from deql._system.formatting import as_json
 from deql.data import Interactions
 from deql.data.matrices import entry_rows
 from deql.errors import DataError, DeqlError, ModelFileError, Setting, TooLargeError
-from deql.io.model_file import checksum
+from deql.io.model_file import checksum, replacing
 from deql.models import load
 from deql.models.linear import LinearAutoencoder
 from deql.serve import monitoring
@@ -103,27 +103,33 @@ def update_file(path: Path, copy: Path, served: str, batch: Mapping[str, Any]) -
     (['jam', 'tea', 'oat'], 1)
     """
     try:
-        if checksum(path) != served:
-            return _changed(path)
-        model = load(copy, verify=False)
-        assert isinstance(model, LinearAutoencoder)
-        model.progress = False
-        with_rows = model.quantized_rows_ is not None
-        report = model.update(
-            interactions_of(batch.get("add", [])),
-            interactions_of(batch.get("remove", [])),
-            forget_users=batch.get("forget_users", []),
-            retire_items=batch.get("retire_items", []),
-            new_users=batch.get("new_users", False),
-        )
-        if checksum(path) != served:
-            return _changed(path)
-        model.save(path, quantized_rows=with_rows)
-        return {"report": as_json(report.to_dict()), "checksum": checksum(path)}
+        with replacing(path, checksum(path)):
+            return _update_held(path, copy, served, batch)
     except (ModelFileError, TooLargeError) as error:
         return refused(503, "update_failed", f"{error}; nothing was changed")
     except DeqlError as error:
         return refused(422, "invalid_request", _in_words(error))
+
+
+def _update_held(path: Path, copy: Path, served: str, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, while no other process updates the file."""
+    if checksum(path) != served:
+        return _changed(path)
+    model = load(copy, verify=False)
+    assert isinstance(model, LinearAutoencoder)
+    model.progress = False
+    with_rows = model.quantized_rows_ is not None
+    report = model.update(
+        interactions_of(batch.get("add", [])),
+        interactions_of(batch.get("remove", [])),
+        forget_users=batch.get("forget_users", []),
+        retire_items=batch.get("retire_items", []),
+        new_users=batch.get("new_users", False),
+    )
+    if checksum(path) != served:
+        return _changed(path)
+    model.save(path, quantized_rows=with_rows)
+    return {"report": as_json(report.to_dict()), "checksum": checksum(path)}
 
 
 def _changed(path: Path) -> dict[str, Any]:

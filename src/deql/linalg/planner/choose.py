@@ -40,6 +40,7 @@ __all__ = [
     "choose_engine",
     "engine_error",
     "engine_from_config",
+    "engine_here",
     "solve",
     "worth_a_device",
 ]
@@ -207,6 +208,22 @@ def choose_engine(
     folder, device = getattr(requested, "folder", None), getattr(requested, "device", None)
     resources = find_resources(folder, devices=wants_device, device=device)
     return choose(requested, candidate_engines(requested), size, resources)
+
+
+def engine_here(engine: str | Engine) -> str | Engine:
+    """The engine, or "auto" if it is torch's and this machine lacks torch or the device: models outlive machines.
+
+    Examples
+    --------
+    >>> engine_here("disk")
+    'disk'
+    """
+    requested = as_engine(engine)
+    if not isinstance(requested, Torch):
+        return engine
+    resources = find_resources(None, devices=True, device=requested.device)
+    needed = requested.requirement(problem_size(1, "float32"), resources)
+    return "auto" if needed.why_not is not None and not needed.too_large else engine
 
 
 def choose(requested: Engine, candidates: Mapping[str, Engine], size: ProblemSize, resources: Resources) -> Engine:
