@@ -10,7 +10,7 @@ SEED = 3
 
 @pytest.fixture(scope="module")
 def popular():
-    """The 150 packages that most machines have, as 1,200 machines have them."""
+    """The 150 items that most users have, as 1,200 of these have them."""
     data = deql.datasets.debian()
     counts = np.bincount(data.matrix.indices, minlength=data.n_items)
     few = data.take_items(np.sort(np.argsort(-counts, kind="stable")[:150])).without_empty()
