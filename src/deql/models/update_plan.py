@@ -7,10 +7,9 @@ from typing import Any
 from deql._system.formatting import show_bytes, show_seconds
 from deql.data.changes import DataChange
 from deql.errors import ParameterError, TooLargeError
-from deql.linalg.engines.resources import find_resources, lacking
+from deql.linalg.engines.resources import Requirement, find_resources, lacking
 from deql.linalg.gram_change import RowsChange
 from deql.linalg.planner.calibration import quick_rates
-from deql.linalg.planner.choose import choose_engine
 from deql.linalg.planner.update_cost import (
     NOMINAL_RATES,
     UpdateSize,
@@ -78,18 +77,19 @@ def choose_method(
         raise ParameterError("a refit needs ", *what, parameter="method")
     if not rank and not change.n_new_items and method != "refit" and prior is None:
         return planned("none", "Nothing that the model learned from changes.")
-    measured = measured or _in_doubt(model, change, gram, refits, prior)
-    seconds["low rank"], memory["low rank"], too_large = _low_rank_way(model, change, gram, prior, measured)
+    ways = _ways(model, change, gram, refits, prior, measured)
+    if not measured and _in_doubt(model, ways):
+        ways = _ways(model, change, gram, refits, prior, measured=True)
+    (seconds["low rank"], memory["low rank"], too_large), refit = ways
     without = "the data" if no_data else "the prior once more"
     instead = f"a refit would need {without}"
-    if refits:
-        try:
-            seconds["refit"], memory["refit"] = _refit_way(model, change, measured)
-            instead = f"a refit {_brief(seconds['refit'])}"
-        except TooLargeError:
-            if method == "refit" or (too_large and method == "auto"):
-                raise
-            refits, instead = False, "a refit would not fit"
+    if isinstance(refit, TooLargeError):
+        if method == "refit" or (too_large and method == "auto"):
+            raise refit
+        refits, instead = False, "a refit would not fit"
+    elif refit is not None:
+        seconds["refit"], memory["refit"] = refit[0], refit[1].memory
+        instead = f"a refit {_brief(refit[0])}"
     columns = f"{rank:,} of {n:,} columns"
     if too_large and (method == "low rank" or not refits):
         raise TooLargeError(*_too_large(too_large, columns, memory["low rank"], model, gram))
@@ -102,25 +102,36 @@ def choose_method(
     return planned("low rank", f"P changes by {columns}: {low} predicted, {instead}.")
 
 
-def _in_doubt(model: Updatable, change: DataChange, gram: RowsChange, refits: bool, prior: Any) -> bool:
-    """Whether the two ways are so close, by nominal rates, that measured ones may decide otherwise."""
-    if model.engine_ != "memory" or model.on_device_ is not None:
-        return True
-    low, _, too_large = _low_rank_way(model, change, gram, prior, measured=False)
-    if too_large or not refits or change.final is None:
-        return bool(too_large)
+LowRankWay = tuple[float, int, str | None]
+"""Seconds and bytes of memory, and why it does not fit, if so."""
+
+RefitWay = tuple[float, Requirement] | TooLargeError | None
+"""Seconds and what it needs; an error where it does not fit, None where it cannot be done."""
+
+
+def _ways(
+    model: Updatable, change: DataChange, gram: RowsChange, refits: bool, prior: Any, measured: bool
+) -> tuple[LowRankWay, RefitWay]:
+    """What either way takes."""
+    low_rank = _low_rank_way(model, change, gram, prior, measured)
     try:
-        chosen = choose_engine(change.final.matrix, engine=model._engine_beside, dtype=model.fitted_params_["dtype"])
-        refit = _refit_way(model, change, measured=False)[0]
-    except TooLargeError:
+        return low_rank, _refit_way(model, change, measured) if refits else None
+    except TooLargeError as error:
+        return low_rank, error
+
+
+def _in_doubt(model: Updatable, ways: tuple[LowRankWay, RefitWay]) -> bool:
+    """Whether the two ways are so close, by nominal rates, that measured ones may decide otherwise."""
+    (low, _, too_large), refit = ways
+    if model.engine_ != "memory" or model.on_device_ is not None or too_large or isinstance(refit, TooLargeError):
         return True
-    return chosen.name != "memory" or not (refit > _CLEARLY * low or low > _CLEARLY * refit)
+    if refit is None:
+        return False
+    seconds, needed = refit
+    return needed.engine != "memory" or not (seconds > _CLEARLY * low or low > _CLEARLY * seconds)
 
 
-def _low_rank_way(
-    model: Updatable, change: DataChange, gram: RowsChange, prior: Any, measured: bool
-) -> tuple[float, int, str | None]:
-    """Seconds and bytes of memory, and why it does not fit, if so."""
+def _low_rank_way(model: Updatable, change: DataChange, gram: RowsChange, prior: Any, measured: bool) -> LowRankWay:
     n, dtype = len(change.items), model.fitted_params_["dtype"]
     final = change.final
     size = UpdateSize(
@@ -141,20 +152,16 @@ def _low_rank_way(
     return update_seconds(size, engine, rates), needed, too_large
 
 
-def _refit_way(model: Updatable, change: DataChange, measured: bool) -> tuple[float, int]:
-    """Seconds and bytes of the memory of the process."""
+def _refit_way(model: Updatable, change: DataChange, measured: bool) -> tuple[float, Requirement]:
     assert change.final is not None
-    params = model.fitted_params_
-    calibrate = measured and not small_update(len(change.items))
-    seconds, needed = refit_cost(
+    return refit_cost(
         change.final.matrix,
         model._engine_beside,
-        params["dtype"],
+        model.fitted_params_["dtype"],
         _prior_columns(model),
         prior_flops(model, change, None),
-        calibrate,
+        calibrate=measured and not small_update(len(change.items)),
     )
-    return seconds, needed.memory
 
 
 def _prior_columns(model: Updatable) -> int:

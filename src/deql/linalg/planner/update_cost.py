@@ -179,9 +179,10 @@ def refit_cost(
         rates = quick_rates(
             needed.engine, dtype, size.tile, resources.folder, getattr(chosen, "device", None) or "cuda"
         )
+        seconds = predict(needed, size, rates)
     else:
-        needed, rates = replace(needed, engine="memory", passes=0), NOMINAL_RATES
-    seconds = predict(needed, size, rates)
+        rates = NOMINAL_RATES
+        seconds = predict(replace(needed, engine="memory", passes=0), size, rates)
     assert seconds is not None
     return _FIXED_REFIT + seconds + prior_flops / rates["products"], needed
 
