@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 import deql
 from deql.errors import ModelFileError, SplitFileError
 from deql.io.atomic import remove_stale
-from deql.io.container import FileKind, _write_arrays, pack_text, read, unpack_text, write
+from deql.io.container import FileKind, pack_text, read, unpack_text, write, write_arrays
 
 # EASE(l2=1) on a: x y, b: y ž, c: x, as version 0.1.0 wrote it.
 VERSION_1 = (
@@ -108,7 +108,7 @@ def test_each_kind_of_file_says_what_it_is(tmp_path):
 )
 def test_files_are_those_of_safetensors_byte_for_byte(arrays, tmp_path):
     metadata = {"deql-model": 'ü\n"x"'}
-    _write_arrays(tmp_path / "ours", metadata, arrays)
+    write_arrays(tmp_path / "ours", metadata, arrays)
     theirs = {name: np.array(array, order="C") for name, array in arrays.items()}
     save_file(theirs, tmp_path / "theirs", metadata=metadata)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()

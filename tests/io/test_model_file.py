@@ -236,7 +236,7 @@ class TestForeignFiles:
 
     def test_that_are_not_there_or_folders(self, tmp_path):
         assert_refused(tmp_path / "none.deql", "there is no model file")
-        assert_refused(tmp_path, "there is no model file")
+        assert_refused(tmp_path, "there is no model in the folder")
 
 
 class TestSaving:
@@ -267,7 +267,7 @@ class TestSaving:
             raise error
 
         model = EASE(l2=2.0).fit(data["text"])
-        monkeypatch.setattr(container, "_write_arrays", fail)
+        monkeypatch.setattr(container, "write_arrays", fail)
         with pytest.raises(ModelFileError if isinstance(error, OSError) else KeyboardInterrupt):
             model.save(path)
         self.check_untouched(path, old)

@@ -13,7 +13,8 @@ from deql.errors import ModelFileError
 from deql.ranking.quantised import QuantisedRows
 from deql.serve import rehearsal
 from deql.serve.rehearsal import rehearse
-from deql.serve.serving_model import ServingModel
+from deql.serve.schemas import OWN_RULE, RuleOverrides
+from deql.serve.serving_model import Query, ServingModel
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +68,16 @@ def test_of_many_items_some_are_looked_at(data, monkeypatch):
     for name in ("_MOST_COLUMNS", "_SOME_COLUMNS"):
         monkeypatch.setattr(rehearsal, name, 10)
     rehearse(ServingModel(deql.EASE(l2=1.0).fit(data)))
+
+
+@pytest.mark.parametrize("prior", [None, deql.priors.LowPass(4)])
+def test_models_of_some_entries_of_p_are_served(data, prior, tmp_path):
+    deql.EDLAE(l2=2.0, prior=prior, engine=deql.engines.Neighbours(k=5)).fit(data).save(tmp_path / "model.deql")
+    model = deql.load(tmp_path / "model.deql")
+    serving = ServingModel(model)
+    rehearse(serving)
+    for rule in (OWN_RULE, RuleOverrides(b=2.0)):
+        [ranked] = serving.rank([Query([3, 17], [1.0, 1.0], 7, rule=rule)])
+        expected = (model if rule is OWN_RULE else model.with_rule(b=2.0)).recommend([[3, 17]], k=7)
+        assert ranked.columns == expected.ids[0].tolist()
+        assert ranked.scores == expected.scores[0].tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from deql._system.limits import addresses_left
 from deql.errors import DeqlError, TooLargeError
 
-__all__ = ["check_fits", "free_memory", "processor_quota", "resident_file_system"]
+__all__ = ["check_fits", "free_memory", "processor_quota", "resident_file_system", "scratch_folder"]
 
 _NO_LIMIT = 2**60
 """Version 1 of control groups writes a number above this where there is no limit."""
@@ -157,3 +158,15 @@ def check_fits(
         raise error(
             f"{what} needs about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free{where}: {advice}"
         )
+
+
+def scratch_folder() -> Path:
+    """Where files without a name go: ``TMPDIR`` if set, else /var/tmp, which is on a disk where /tmp may be memory.
+
+    Examples
+    --------
+    >>> scratch_folder().is_dir()
+    True
+    """
+    usual = Path("/var/tmp")
+    return Path(tempfile.gettempdir()) if "TMPDIR" in os.environ or not usual.is_dir() else usual

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -20,11 +20,25 @@ from deql._version import __version__
 from deql.errors import DeqlError, reason, shorten
 from deql.io.atomic import remove_stale, replace_file
 
-__all__ = ["Arrays", "FileKind", "checksum", "digest", "pack_text", "read", "signed", "unpack_text", "write"]
+__all__ = [
+    "Arrays",
+    "FileKind",
+    "Placed",
+    "check_version",
+    "checksum",
+    "digest",
+    "pack_text",
+    "read",
+    "read_header",
+    "signed",
+    "unpack_text",
+    "write",
+    "write_arrays",
+]
 
 # In the order in which safetensors lays arrays out, so that each begins at a multiple of its numbers' size.
 _DTYPES = {"I64": np.int64, "F64": np.float64, "F32": np.float32, "I32": np.int32, "U8": np.uint8}
-_KINDS = {"deql-model": "model", "deql-split": "split"}
+_KINDS = {"deql-model": "model", "deql-split": "split", "deql-shard": "shard", "deql-arrays": "model"}
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -67,7 +81,7 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays) 
         raise kind.error(f"there is no folder {path.absolute().parent} to save the {kind.noun} in")
     path = Path(os.path.realpath(path))
     try:
-        replace_file(path, lambda place: _write_arrays(place, header, arrays))
+        replace_file(path, lambda place: write_arrays(place, header, arrays))
     except OSError as error:
         raise kind.error(f"the {kind.noun} could not be saved as {path}: {reason(error)}") from None
 
@@ -78,11 +92,11 @@ def signed(kind: FileKind, metadata: dict[str, str], arrays: Arrays) -> dict[str
     return metadata | {"checksum": digest(metadata, arrays)}
 
 
-def _write_arrays(place: Path, metadata: dict[str, str], arrays: Arrays) -> None:
+def write_arrays(place: Path, metadata: dict[str, str], arrays: Arrays, align: int = 8) -> None:
     """Write a safetensors file, byte for byte as the library's ``save_file`` would.
 
     That one writes another file of its own beside it, which nobody would remove after a kill, and renames it over
-    the one that is locked.
+    the one that is locked. With a larger ``align``, the first array begins at a multiple of so many bytes.
     """
     names = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
     order = sorted(arrays, key=lambda name: ([*names].index(arrays[name].dtype), name))
@@ -93,7 +107,7 @@ def _write_arrays(place: Path, metadata: dict[str, str], arrays: Arrays) -> None
         end += array.nbytes
         header[name] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-(8 + len(text)) % align)
     with open(place, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
@@ -107,6 +121,15 @@ def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, 
     """
     remove_stale(path)
     metadata, arrays = _map_file(kind, path)
+    check_version(kind, path, metadata)
+    expected = metadata.pop("checksum", "")
+    if verify and digest(metadata, arrays) != expected:
+        raise kind.error(f"{path} is damaged: its checksum does not match; restore it or {kind.remedy}")
+    return metadata, arrays
+
+
+def check_version(kind: FileKind, path: Path, metadata: dict[str, str]) -> None:
+    """Refuse a file of a newer format than this version reads."""
     version = metadata.get("format_version", "")
     if not re.fullmatch("[0-9]+", version) or int(version) > kind.version:
         raise kind.error(
@@ -114,10 +137,6 @@ def read(kind: FileKind, path: Path, *, verify: bool = True) -> tuple[dict[str, 
             f"{shorten(metadata.get('library_version', '?'))}; "
             f"this is deql {__version__}, which reads up to {kind.version}: update deql"
         )
-    expected = metadata.pop("checksum", "")
-    if verify and digest(metadata, arrays) != expected:
-        raise kind.error(f"{path} is damaged: its checksum does not match; restore it or {kind.remedy}")
-    return metadata, arrays
 
 
 def checksum(kind: FileKind, path: Path, without: Iterable[str] = ()) -> str:
@@ -131,8 +150,28 @@ def checksum(kind: FileKind, path: Path, without: Iterable[str] = ()) -> str:
     return said if len(rest) == len(arrays) else digest(metadata, rest)
 
 
+class Placed(NamedTuple):
+    """Where an array lies in a file."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+
+
 def _map_file(kind: FileKind, path: Path) -> tuple[dict[str, str], Arrays]:
-    """Metadata and memory-mapped arrays of a safetensors file, its layout checked by safetensors itself."""
+    """Metadata and memory-mapped arrays of a safetensors file."""
+    metadata, places = read_header(kind, path)
+    try:
+        return metadata, {
+            name: np.empty(shape, dtype) if 0 in shape else np.memmap(path, dtype, "r", offset, shape)
+            for name, (dtype, shape, offset) in places.items()
+        }
+    except (OSError, ValueError) as error:
+        raise kind.error(f"{path} cannot be read as a {kind.noun} file: {error}") from None
+
+
+def read_header(kind: FileKind, path: Path) -> tuple[dict[str, str], dict[str, Placed]]:
+    """Metadata of a safetensors file and where its arrays lie, its layout checked by safetensors itself."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -147,20 +186,18 @@ def _map_file(kind: FileKind, path: Path) -> tuple[dict[str, str], Arrays]:
         with open(path, "rb") as raw:
             size = int.from_bytes(raw.read(8), "little")
             header: dict[str, Any] = parse_json(raw.read(size))
-        arrays = {}
-        for name, entry in header.items():
-            if name != "__metadata__":
-                start = 8 + size + entry["data_offsets"][0]
-                shape, dtype = tuple(entry["shape"]), _DTYPES[entry["dtype"]]
-                empty = 0 in shape  # nothing to map
-                arrays[name] = np.empty(shape, dtype) if empty else np.memmap(path, dtype, "r", start, shape)
+        header.pop("__metadata__", None)
+        places = {
+            name: Placed(np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"]), 8 + size + entry["data_offsets"][0])
+            for name, entry in header.items()
+        }
     except SafetensorError as error:
         raise kind.error(f"{path} is not a deql {kind.noun} file, or is damaged or cut short: {error}") from None
     except DeqlError:
         raise
     except (OSError, ValueError, KeyError) as error:
         raise kind.error(f"{path} cannot be read as a {kind.noun} file: {error}") from None
-    return metadata, arrays
+    return metadata, places
 
 
 def digest(metadata: dict[str, str], arrays: Arrays) -> str:

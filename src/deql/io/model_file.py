@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +13,25 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from deql._system.formatting import parse_json
+from deql._system.formatting import parse_bytes, parse_json
 from deql.errors import ModelFileError
-from deql.io import container
+from deql.io import container, folder
 from deql.io.atomic import try_lock
 from deql.io.container import Arrays, FileKind, digest, pack_text, unpack_text
 
 __all__ = [
     "FORMAT_VERSION",
     "QUANTISED",
+    "SHARD_BYTES",
     "WITH_HALF_LIFE",
     "WITH_PRIOR",
+    "WITH_SPARSE_P",
     "ModelRecord",
     "checksum",
     "damage_reported",
     "fact",
+    "is_model_folder",
+    "model_bytes",
     "model_checksum",
     "read",
     "record_checksum",
@@ -36,6 +40,7 @@ __all__ = [
     "time_fact",
     "vector",
     "write",
+    "write_as_file",
 ]
 
 Number = TypeVar("Number", int, float)
@@ -46,9 +51,15 @@ WITH_PRIOR = " with a prior"
 WITH_HALF_LIFE = " with a half-life"
 """The same where interactions fade; it stands before that of a prior."""
 
+WITH_SPARSE_P = " with a sparse P"
+"""The same where there are some entries of P alone; it stands before both."""
+
 FORMAT_VERSION = 1
 QUANTISED = ("row_codes", "row_steps", "right_codes", "right_steps", "right_reaches")
 """Arrays that hold once more, for speed, what the others say."""
+
+SHARD_BYTES = 2**30
+"""About what one of a model's shards takes, if nothing else is asked for."""
 
 _KIND = FileKind("deql-model", FORMAT_VERSION, ModelFileError, "fit the model again")
 
@@ -81,9 +92,39 @@ class ModelRecord:
     facts: dict[str, Any]
 
 
-def write(path: Path, record: ModelRecord) -> None:
-    """Write a model to one file, whole or not at all."""
-    container.write(_KIND, path, *_contents(record))
+def write(path: Path, record: ModelRecord, shards: bool | int | str = False) -> None:
+    """Write a model to one file, or to a folder of shards, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        A folder that holds a model in shards is replaced by another.
+    record : ModelRecord
+    shards : bool, int or str, default False
+        A folder, if true or the bytes of a shard, such as "256MiB".
+    """
+    if shards is False and not is_model_folder(path):
+        container.write(_KIND, path, *_contents(record))
+    else:
+        most = SHARD_BYTES if isinstance(shards, bool) else parse_bytes(shards, "shards")
+        folder.write(_KIND, path, *_contents(record), most)
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether a path is that of a model in shards."""
+    return folder.is_folder(path)
+
+
+def model_bytes(path: Path) -> int:
+    """What a model takes on disk, in one file or in a folder."""
+    return folder.size(path) if is_model_folder(path) else path.stat().st_size
+
+
+def write_as_file(path: Path, place: Path) -> None:
+    """Write what a folder of shards holds as the one file, with the same checksum, that it could have been saved as."""
+    metadata, arrays = folder.read(_KIND, path)
+    signed = metadata | {"checksum": folder.checksum(_KIND, path)}
+    container.write_arrays(place, {_KIND.key: json.dumps(signed, sort_keys=True)}, arrays)
 
 
 def _contents(record: ModelRecord) -> tuple[dict[str, str], Arrays]:
@@ -104,7 +145,7 @@ def _contents(record: ModelRecord) -> tuple[dict[str, str], Arrays]:
 
 def read(path: Path, *, verify: bool = True) -> ModelRecord:
     """What a model file holds, its arrays mapped into memory as they are used; ModelFileError if it is no such file."""
-    metadata, arrays = container.read(_KIND, path, verify=verify)
+    metadata, arrays = (folder if path.is_dir() else container).read(_KIND, path, verify=verify)
     with damage_reported(path):
         return ModelRecord(
             metadata["model"],
@@ -215,12 +256,17 @@ def damage_reported(path: Path) -> Iterator[None]:
 
 def checksum(path: str | os.PathLike[str]) -> str:
     """The checksum that a model file carries: the same for the same model, whatever the file is called."""
-    return container.checksum(_KIND, Path(path))
+    return _checksum(Path(path))
 
 
 def model_checksum(path: str | os.PathLike[str]) -> str:
     """The checksum of a file's model: that of the file, or, where it has quantised rows, of the same one without."""
-    return container.checksum(_KIND, Path(path), without=QUANTISED)
+    return _checksum(Path(path), without=QUANTISED)
+
+
+def _checksum(path: Path, without: Sequence[str] = ()) -> str:
+    checksum: str = (folder if path.is_dir() else container).checksum(_KIND, path, without)
+    return checksum
 
 
 @contextmanager
@@ -233,7 +279,7 @@ def replacing(path: Path, known: str) -> Iterator[None]:
     known : str
         What :func:`checksum` said before the model was read; ModelFileError if the file is another by now.
     """
-    with open(path, "rb") as file:
+    with open(path / folder.INDEX if path.is_dir() else path, "rb") as file:
         with suppress(OSError):  # a file system without locks
             if not try_lock(file.fileno()):
                 raise ModelFileError(f"another process is updating {path}: try again when it is done")

@@ -22,6 +22,7 @@ from pathlib import Path
 from deql._system.machine import free_memory, resident_file_system
 from deql.errors import DeqlError, ModelFileError, ParameterError, reason
 from deql.io.model_file import checksum as file_checksum
+from deql.io.model_file import is_model_folder, model_bytes, write_as_file
 from deql.models import load
 from deql.models.base import Recommender
 from deql.models.linear import LinearAutoencoder
@@ -75,11 +76,7 @@ def take(path: Path, known: str = "") -> Snapshot:
     ModelFileError
         If there is no such file, no room for a copy, or it is no model; also if it changed while it was copied.
     """
-    source = _open_source(path)
-    try:
-        copy = _copy(source, path)
-    finally:
-        os.close(source)
+    copy = _copy_folder(path) if is_model_folder(path) else _copy_file(path)
     place = path_of(copy)
     try:
         with _about(path, place):
@@ -117,15 +114,29 @@ def _open_source(path: Path) -> int:
     return source
 
 
-def _copy(source: int, path: Path) -> int:
-    """An open nameless file with what the source holds now: the same blocks, or in memory, or else on disk."""
-    size = os.fstat(source).st_size
-    with contextlib.suppress(OSError):  # most file systems cannot
-        return _filled(_nameless(path.resolve().parent), lambda copy: _share_blocks(source, copy))
+def _copy_file(path: Path) -> int:
+    """An open nameless file with what a file holds now: the same blocks, or in memory, or else on disk."""
+    source = _open_source(path)
+    try:
+        size = os.fstat(source).st_size
+        with contextlib.suppress(OSError):  # most file systems cannot
+            return _filled(_nameless(path.resolve().parent), lambda copy: _share_blocks(source, copy))
+        return _copy(path, size, lambda copy: _copy_bytes(source, copy, size))
+    finally:
+        os.close(source)
+
+
+def _copy_folder(path: Path) -> int:
+    """The same of a model in shards, as the one file that it could have been saved as."""
+    return _copy(path, model_bytes(path), lambda copy: write_as_file(path, path_of(copy)))
+
+
+def _copy(path: Path, size: int, write: Callable[[int], None]) -> int:
+    """An open nameless file of about so many bytes, in memory, or else on disk."""
     if may_take(size):  # a disk may take a minute for what memory does in two seconds
 
         def fill_memory(copy: int) -> None:
-            _copy_bytes(source, copy, size)
+            write(copy)
             seal(copy)
 
         return _filled(in_memory("model", 0), fill_memory)
@@ -134,7 +145,7 @@ def _copy(source: int, path: Path) -> int:
 
         def fill(copy: int, folder: Path = folder) -> None:
             _check_room(size, folder, copy)
-            _copy_bytes(source, copy, size)
+            write(copy)
 
         try:
             return _filled(_nameless(folder), fill)
@@ -223,7 +234,7 @@ def share_rows(model: Recommender) -> int | None:
     >>> model.recommend([["y"]], k=1).ids.tolist()
     [['x']]
     """
-    if not isinstance(model, LinearAutoencoder):
+    if not isinstance(model, LinearAutoencoder) or not model.precision_.whole:  # rows of a sparse P are short
         return None
     right = model._right_factor
     if model.quantized_rows_ is not None and model.quantized_rows_.hold(right):
