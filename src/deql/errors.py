@@ -80,6 +80,10 @@ class DeviceError(DeqlError):
     """A device that is not there or has too little memory."""
 
 
+class ClusterError(DeqlError):
+    """A Dask cluster that is not there, or whose workers cannot do what a fit asks of them."""
+
+
 class TileFileError(DeqlError):
     """Tiles of the disk engine that are damaged, foreign, in use, of another fit, or cannot be written."""
 

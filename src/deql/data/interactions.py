@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import EllipsisType
@@ -20,8 +20,10 @@ from deql.errors import DataError, Setting
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
+
+    from deql.data.partitions import PartitionedInteractions
 else:  # importing narwhals would cost everybody who has no frames
-    IntoFrame = Any
+    IntoFrame = PartitionedInteractions = Any
 
 __all__ = [
     "Interactions",
@@ -167,6 +169,20 @@ class Interactions:
         """Number of users and of items, as a matrix has it."""
         return self.n_users, self.n_items
 
+    @property
+    def item_counts(self) -> NDArray[np.int64]:
+        """How many users have each item."""
+        return np.bincount(self.matrix.indices, minlength=self.n_items)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether interactions have other weights than 1."""
+        return bool((self.matrix.data != 1).any())
+
+    def blocks(self) -> Iterator[csr_array]:
+        """The rows in blocks that are in memory one at a time: here all of them are."""
+        yield self.matrix
+
     def __getitem__(self, rows: Any) -> Interactions:
         """Some users, same items, by number, slice or mask of rows: ``data[:100]``, as scikit-learn takes folds.
 
@@ -289,7 +305,7 @@ class Interactions:
         return interactions_html(self)
 
 
-InteractionsLike: TypeAlias = Interactions | SparseMatrix | NDArray[Any] | IntoFrame
+InteractionsLike: TypeAlias = Interactions | PartitionedInteractions | SparseMatrix | NDArray[Any] | IntoFrame
 """What a model can be fitted on: interactions, a users × items matrix whose ids are its row and column numbers, or a
 frame with a row for each interaction."""
 
@@ -299,8 +315,9 @@ def as_interactions(data: InteractionsLike, time: bool = False) -> Interactions:
 
     Parameters
     ----------
-    data : Interactions, sparse matrix, array or frame
-        A frame is read as :func:`deql.read_interactions` does, which tells the columns it took; every row counts 1.
+    data : Interactions, PartitionedInteractions, sparse matrix, array or frame
+        Partitions are joined. A frame is read as :func:`deql.read_interactions` does, which tells the columns it took;
+        every row counts 1.
     time : bool, default False
         Find a frame's column of times, too.
 
@@ -312,6 +329,8 @@ def as_interactions(data: InteractionsLike, time: bool = False) -> Interactions:
     """
     if isinstance(data, Interactions):
         return data
+    if hasattr(type(data), "to_interactions"):  # partitions, which stand on this module
+        return data.to_interactions()  # type: ignore[union-attr]
     if not is_frame(data):
         return Interactions.from_csr(data)  # type: ignore[arg-type]
     from deql.data.read import read_interactions  # it stands on this module

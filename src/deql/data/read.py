@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from scipy.sparse import issparse
 
@@ -15,10 +15,11 @@ from deql._system.formatting import parse_bytes
 from deql._system.progress import stages
 from deql.data.interactions import Interactions
 from deql.data.matrices import SparseMatrix
+from deql.data.partition_folder import check_manifest
 from deql.data.readers.collect import Collector
-from deql.data.readers.columns import Choice, choose_columns
+from deql.data.readers.columns import Choice, ColumnRoles, choose_columns
 from deql.data.readers.encoding import UTF8, check_encoding
-from deql.data.readers.files import open_table
+from deql.data.readers.files import TableSource, open_table
 from deql.data.readers.npz import read_matrix
 from deql.data.titles import TitlesLike, with_titles
 from deql.errors import ParameterError, Setting
@@ -26,7 +27,7 @@ from deql.errors import ParameterError, Setting
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
 
-__all__ = ["TableLike", "read_interactions"]
+__all__ = ["OpenedTable", "TableLike", "check_reading", "open_columns", "read_interactions"]
 
 TableLike: TypeAlias = "str | os.PathLike[str] | SparseMatrix | IntoFrame"
 """Where interactions are read from: a file or folder, a matrix, or a frame of any library that narwhals knows."""
@@ -106,12 +107,7 @@ def read_interactions(
     >>> [(step.what, step.interactions) for step in data.steps]
     [('read from the frame', 3), ('stars ≥ 4', 2)]
     """
-    if ids not in ("auto", "text"):
-        raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}", parameter="ids")
-    if on_missing not in ("error", "skip"):
-        raise ParameterError(f"on_missing must be 'error' or 'skip', got {on_missing!r}", parameter="on_missing")
-    if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
-        raise ParameterError(f"min_weight must be a number, got {min_weight!r}", parameter="min_weight")
+    check_reading(ids, on_missing, min_weight)
     encoding = check_encoding(encoding)
     most = None if max_unpacked is None else parse_bytes(max_unpacked, "max_unpacked")
     if isinstance(source, Interactions):
@@ -127,10 +123,60 @@ def read_interactions(
             leave_out = leave_out or [Setting("format", noun="format"), " and ", Setting("ids", noun="ids")]
             raise ParameterError("a matrix has no columns to name: leave out ", *leave_out)
         return with_titles(read_matrix(source, min_weight, most), items, most, encoding)
+    opened = open_columns(
+        source, user, item, weight, time, min_weight=min_weight, format=format, header=header, on_missing=on_missing,
+        max_unpacked=most, encoding=encoding,
+    )  # fmt: skip
+    collector = Collector(ids == "text", signed=min_weight is not None, ordered=opened.table.is_ordered)
+    with stages(progress) as stage:
+        for rows in opened.table.rows(opened.roles, ids == "text", stage("Reading")):
+            collector.add(rows)
+    read = collector.finish(opened.table.name, min_weight, opened.label, opened.likes)
+    return with_titles(read, items, most, encoding)
+
+
+def check_reading(ids: str, on_missing: str, min_weight: float | None) -> None:
+    """Raise ParameterError for options of reading that are none."""
+    if ids not in ("auto", "text"):
+        raise ParameterError(f"ids must be 'auto' or 'text', got {ids!r}", parameter="ids")
+    if on_missing not in ("error", "skip"):
+        raise ParameterError(f"on_missing must be 'error' or 'skip', got {on_missing!r}", parameter="on_missing")
+    if min_weight is not None and (not isinstance(min_weight, int | float) or not math.isfinite(min_weight)):
+        raise ParameterError(f"min_weight must be a number, got {min_weight!r}", parameter="min_weight")
+
+
+class OpenedTable(NamedTuple):
+    """A table whose columns are found: what its rows are read with."""
+
+    table: TableSource
+    roles: ColumnRoles
+    likes: bool
+    """Whether weights decide what stays, and are then forgotten."""
+    label: str
+    """What the step is called that leaves out small weights."""
+
+
+def open_columns(
+    source: Any,
+    user: Choice,
+    item: Choice,
+    weight: Choice,
+    time: Choice,
+    *,
+    min_weight: float | None,
+    format: str | None,
+    header: bool | None,
+    on_missing: str,
+    max_unpacked: int | None,
+    encoding: str,
+) -> OpenedTable:
+    """Open a table and find its columns, which are told unless user and item are named: see `read_interactions`."""
     # With a lower bound and no named column, weights decide what stays and are then forgotten.
     likes = min_weight is not None and weight is None
+    if isinstance(source, str | os.PathLike):
+        check_manifest(source)
     named_columns = tuple(one for one in (user, item, weight, time) if isinstance(one, str))
-    table = open_table(source, named_columns, format, header, most, encoding)
+    table = open_table(source, named_columns, format, header, max_unpacked, encoding)
     if table.is_ordered and time is True:  # lines of items have no such column, but an order
         time = None
     roles = choose_columns(table.names, table.name, user, item, likes or weight, time, table.has_header)
@@ -138,9 +184,5 @@ def read_interactions(
     if roles.guessed:
         kind = f" ({table.kind})" if table.kind else ""
         print(f"deql: {table.name}{kind}: {roles.describe(table.names)}", file=sys.stderr)
-    collector = Collector(ids == "text", signed=min_weight is not None, ordered=table.is_ordered)
-    with stages(progress) as stage:
-        for rows in table.rows(roles, ids == "text", stage("Reading")):
-            collector.add(rows)
     label = "" if roles.weight is None or min_weight is None else f"{table.names[roles.weight]} ≥ {min_weight:g}"
-    return with_titles(collector.finish(table.name, min_weight, label, likes), items, most, encoding)
+    return OpenedTable(table, roles, likes, label)

@@ -11,11 +11,13 @@ import typer
 from numpy.typing import NDArray
 
 from deql.cli.data.split import show_split, split_facts
-from deql.cli.data_source import open_source
+from deql.cli.data_source import open_partitions, open_source
 from deql.cli.options import AsJson, TableOptions, with_options
 from deql.cli.output import bar, console, print_json, rich_table
 from deql.data import Interactions
 from deql.data.clean import describe_steps
+from deql.data.partition_folder import is_partition_folder
+from deql.data.partitions import PartitionedInteractions
 from deql.split import Split
 
 __all__ = ["info", "profile"]
@@ -24,13 +26,20 @@ __all__ = ["info", "profile"]
 @with_options
 def info(
     data: Annotated[
-        Path, typer.Argument(help="Table, split file, or folder with tables train and test.", metavar="DATA")
+        Path,
+        typer.Argument(help="Table, split file, folder with tables train and test, or of partitions.", metavar="DATA"),
     ],
     json: AsJson = False,
     *,
     table: TableOptions,
 ) -> None:
-    """Read a table and say what is in it: columns, counts, sparsity, how uneven it is; or the parts of a split."""
+    """Read a table and say what is in it: columns, counts, sparsity, how uneven it is; or the parts of a split.
+
+    Of partitions only the manifest is read.
+    """
+    if is_partition_folder(data):
+        _show_partitions(open_partitions(data, table), data, json)
+        return
     interactions = open_source(data, table, None, {}, quiet=json)
     if isinstance(interactions, Split):
         print_json({"file": str(data), **split_facts(interactions)}) if json else show_split(interactions)
@@ -59,6 +68,27 @@ def info(
     ]
     screen.print(rich_table("", ["", "min", "¼", "median", "mean", "¾", "max"], spreads))
     screen.print(rich_table("Histories by length", ["items", "users", ""], _histogram(interactions)))
+
+
+def _show_partitions(data: PartitionedInteractions, folder: Path, json: bool) -> None:
+    """What the manifest says."""
+    if json:
+        steps = [{"what": what, "rows": rows} for what, rows in data.steps]
+        counts = {"users": data.n_users, "items": data.n_items, "interactions": data.n_interactions}
+        print_json(
+            {"file": str(folder), "steps": steps, **counts, "partitions": len(data.parts), "weighted": data.weighted}
+        )
+        return
+    rows = [
+        ("users", f"{data.n_users:,}"),
+        ("items", f"{data.n_items:,}"),
+        ("interactions", f"{data.n_interactions:,}"),
+        ("partitions", f"{len(data.parts):,}"),
+        ("weights", "yes" if data.weighted else "every interaction counts 1"),
+    ]
+    screen = console()
+    screen.print(rich_table("", ["", str(folder)], rows))
+    screen.print(rich_table("", ["step", "rows"], [(what, f"{left:,}") for what, left in data.steps]))
 
 
 def _histogram(interactions: Interactions) -> list[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -108,9 +109,16 @@ def _frame_table(frame: Any, name: str, kind: str) -> TableSource:
 def find_files(source: Path) -> list[Path]:
     """The file itself, or the files of a folder: those of a public data set, or all if they are of one kind.
 
+    A path that is not there may be a pattern, of whose files the same is asked as of a folder's.
+
     Names that begin with a point or an underscore are not looked at.
     """
     try:
+        if not source.exists() and glob.has_magic(str(source)):
+            found = sorted(Path(name) for name in glob.iglob(str(source), recursive=True) if os.path.isfile(name))
+            if not found:
+                raise DataError(f"no file is like {source}: is the pattern right?")
+            return _of_one_kind(source, found)
         if not source.exists():
             raise DataError(f"there is no file {source}")
         if not source.is_dir():
@@ -137,6 +145,10 @@ def find_files(source: Path) -> list[Path]:
         raise DataError(f"{error.filename or source} may not be read: ask for the permission to read it") from None
     if not paths:
         raise DataError(f"{source} is a folder without files: name a table, or a folder with its parts")
+    return _of_one_kind(source, paths)
+
+
+def _of_one_kind(source: Path, paths: list[Path]) -> list[Path]:
     kinds = sorted({uncompressed_suffix(path) for path in paths})
     if len(kinds) > 1:
         raise DataError(f"{source} holds files of several kinds ({name_some(kinds)}): name the one to read")

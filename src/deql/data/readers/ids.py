@@ -13,7 +13,7 @@ from deql._system.lazy import pl
 from deql._system.threads import run_slices, thread_count
 from deql.errors import DataError, Setting
 
-__all__ = ["MISSING", "IdEncoder", "RowError", "as_whole_numbers", "shortest_integers"]
+__all__ = ["MISSING", "IdEncoder", "RowError", "are_whole_numbers", "as_whole_numbers", "shortest_integers"]
 
 RowError = Callable[..., DataError]
 """Makes an error of a row's number and the parts of a sentence that says what is wrong with it."""
@@ -98,7 +98,7 @@ class IdEncoder:
         _, codes = _rank_numbers(physical)
         if self._word is not None:
             row, word, name, row_error = self._word
-            whole = np.bincount(codes, minlength=len(texts))[_are_whole_numbers(texts).to_numpy()].sum()
+            whole = np.bincount(codes, minlength=len(texts))[are_whole_numbers(texts).to_numpy()].sum()
             if 2 * whole > len(codes):
                 raise row_error(
                     row,
@@ -122,7 +122,7 @@ def as_whole_numbers(text: pl.Series) -> NDArray[np.int64] | None:
     ([10, -3], None)
     """
     for part in (text.head(1), text):  # of text that is none the first mostly says so
-        if not _are_whole_numbers(part).all():
+        if not are_whole_numbers(part).all():
             return None
     return text.cast(pl.Int64).to_numpy()
 
@@ -143,7 +143,15 @@ def shortest_integers(numbers: NDArray[Any]) -> NDArray[Any]:
     return numbers.astype(np.int32) if small else numbers
 
 
-def _are_whole_numbers(text: pl.Series) -> pl.Series:
+def are_whole_numbers(text: pl.Series) -> pl.Series:
+    """Which ids are written as one would write whole numbers.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> are_whole_numbers(pl.Series(["10", "03", "x"])).to_list()
+    [True, False, False]
+    """
     return (text.cast(pl.Int64, strict=False).cast(pl.String) == text).fill_null(False)
 
 
