@@ -18,7 +18,16 @@ from deql._system.limits import MOST_CALLERS, check_room_for_blas
 from deql.errors import NotPositiveDefiniteError
 from deql.linalg.packed import mirror_lower
 
-__all__ = ["BUFFER", "MOST_CALLERS", "cholesky_inverse", "gemm", "lu_factor", "lu_solve", "not_positive"]
+__all__ = [
+    "BUFFER",
+    "MOST_CALLERS",
+    "cholesky_inverse",
+    "gemm",
+    "lapack_address",
+    "lu_factor",
+    "lu_solve",
+    "not_positive",
+]
 
 BUFFER = 5 * 2**20
 """Bytes that it keeps for each of its callers."""
@@ -170,19 +179,34 @@ def not_positive(column: int) -> NotPositiveDefiniteError:
     )
 
 
+def lapack_address(name: str, dtype: np.dtype[Any]) -> int:
+    """Where a function of LAPACK for this type lies in memory.
+
+    Examples
+    --------
+    >>> lapack_address("potrf", np.dtype(np.float64)) > 0
+    True
+    """
+    return _address("lapack", _LETTERS[dtype][0] + name)
+
+
 @cache
 def _function(library: str, name: str, dtype: np.dtype[Any], arguments: int) -> tuple[Any, Any]:
     """A function of BLAS or LAPACK for this type, every argument a pointer, and the C type of its numbers."""
+    letter, number = _LETTERS[dtype]
+    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)
+    return prototype(_address(library, letter + name)), number
+
+
+def _address(library: str, name: str) -> int:
     check_room_for_blas()
     from scipy.linalg import cython_blas, cython_lapack
 
-    letter, number = _LETTERS[dtype]
-    capsule = {"blas": cython_blas, "lapack": cython_lapack}[library].__pyx_capi__[letter + name]
+    capsule = {"blas": cython_blas, "lapack": cython_lapack}[library].__pyx_capi__[name]
     signature, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     signature.restype, signature.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)
-    return prototype(pointer(capsule, signature(capsule))), number
+    return int(pointer(capsule, signature(capsule)))
 
 
 def _layout(array: NDArray[Any]) -> tuple[bytes, ctypes.c_int]:

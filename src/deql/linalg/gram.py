@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from deql._system.progress import ProgressCallback
 from deql._system.threads import run_slices
 from deql.data import Interactions
+from deql.data.partitions import TrainingData
 from deql.errors import DataError, NotPositiveDefiniteError, name_some
 from deql.linalg.packed import PackedSymmetric, block_offset
 from deql.linalg.tiling import choose_tile
@@ -275,7 +276,7 @@ def _store_row(i, row, n, tile, out, begins):  # type: ignore[no-untyped-def]
                 out[begins[block] + (j - start) * width + i - start] = row[j]
 
 
-def check_solvable_without_ridge(data: Interactions, diagonal: NDArray[np.float64], dropout: float) -> None:
+def check_solvable_without_ridge(data: TrainingData, diagonal: NDArray[np.float64], dropout: float) -> None:
     """Say before the cubic work what would make A singular, and which items are at fault.
 
     With a ridge A is always positive definite. With dropout alone it is so unless a column is
@@ -299,7 +300,9 @@ def check_solvable_without_ridge(data: Interactions, diagonal: NDArray[np.float6
             range(data.n_items),
         )
     # Two equal columns have equal products with any vector, and others almost never have.
-    marks = data.matrix.astype(np.float64).T @ np.random.default_rng(0).standard_normal(data.n_users)
+    marks, rng = np.zeros(data.n_items), np.random.default_rng(0)
+    for block in data.blocks():
+        marks += block.astype(np.float64).T @ rng.standard_normal(block.shape[0])
     order = np.argsort(marks, kind="stable")
     same = np.flatnonzero(np.diff(marks[order]) == 0)
     if same.size:

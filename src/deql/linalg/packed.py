@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -118,6 +118,9 @@ class PackedSymmetric:
     """
 
     __slots__ = ("data", "n", "tile")
+
+    whole: ClassVar[bool] = True
+    """Whether every entry is there: see :class:`~deql.linalg.sparse_precision.SparsePrecision`."""
 
     def __init__(self, n: int, tile: int, data: Any = None, dtype: DTypeLike = np.float32) -> None:
         self.n = int(n)
@@ -267,6 +270,11 @@ class PackedSymmetric:
     def diagonal(self) -> NDArray[np.float64]:
         """Copy of the diagonal in float64."""
         return np.concatenate([np.diagonal(block).astype(np.float64) for _, block in self.blocks()])
+
+    @property
+    def largest(self) -> float:
+        """What no entry passes in size, if the matrix is positive definite: then |P_ji| ≤ √(P_ii·P_jj)."""
+        return float(self.diagonal().max())
 
     def add_to_diagonal(self, values: NDArray[np.float64]) -> None:
         """Add ``values`` to the diagonal in place."""
