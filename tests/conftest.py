@@ -40,3 +40,13 @@ def random_matrix():
         return csr_array(values)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def dask_client():
+    """The client of three worker processes, which the tests of a process share: who kills one starts others."""
+    pytest.importorskip("distributed", reason="the extra cluster is not installed")
+    from tests.clusters import started
+
+    with started(3) as client:
+        yield client

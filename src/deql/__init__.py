@@ -18,6 +18,7 @@ from deql._version import __version__
 keep_compiled()
 
 __all__ = [
+    "ClusterError",
     "Comparison",
     "DataError",
     "DeqlError",
@@ -32,6 +33,7 @@ __all__ = [
     "NotFittedError",
     "NotPositiveDefiniteError",
     "ParameterError",
+    "PartitionedInteractions",
     "Split",
     "SplitFileError",
     "TileFileError",
@@ -39,6 +41,7 @@ __all__ = [
     "UnknownItemError",
     "__version__",
     "clean",
+    "cluster",
     "compare",
     "datasets",
     "engines",
@@ -50,6 +53,7 @@ __all__ = [
     "plan",
     "priors",
     "read_interactions",
+    "read_partitions",
     "rules",
     "set_threads",
     "split_leave_last",
@@ -61,13 +65,16 @@ __all__ = [
 __all__ += models.__all__
 
 if TYPE_CHECKING:
-    from deql import datasets, engines, objective, priors, rules
+    from deql import cluster, datasets, engines, objective, priors, rules
     from deql._system.threads import set_threads
     from deql.data.clean import clean
     from deql.data.interactions import Interactions
     from deql.data.join import join
+    from deql.data.partitions import PartitionedInteractions
     from deql.data.read import read_interactions
+    from deql.data.read_partitions import read_partitions
     from deql.errors import (
+        ClusterError,
         DataError,
         DeqlError,
         DeviceError,
@@ -97,6 +104,8 @@ __getattr__, __dir__ = lazy_exports(
     {
         "deql.data.interactions": ("Interactions",),
         "deql.data.read": ("read_interactions",),
+        "deql.data.partitions": ("PartitionedInteractions",),
+        "deql.data.read_partitions": ("read_partitions",),
         "deql.data.clean": ("clean",),
         "deql.data.join": ("join",),
         "deql.split": (
@@ -111,10 +120,10 @@ __getattr__, __dir__ = lazy_exports(
         "deql.linalg.planner": ("plan",),
         "deql.tuning": ("tune",),
         "deql.errors": (
-            "DataError", "DeqlError", "DeviceError", "JournalError", "ModelFileError", "NotFittedError",
+            "ClusterError", "DataError", "DeqlError", "DeviceError", "JournalError", "ModelFileError", "NotFittedError",
             "NotPositiveDefiniteError", "ParameterError", "InaccurateInverseError", "SplitFileError", "TileFileError",
             "TooLargeError", "UnknownItemError",
         ),
     },
-    modules=("datasets", "engines", "objective", "priors", "rules"),
+    modules=("cluster", "datasets", "engines", "objective", "priors", "rules"),
 )  # fmt: skip

@@ -148,7 +148,8 @@ class TestChoice:
         assert choose_engine(5000, engine=Auto(device="cpu")).name == "memory"
 
     def test_bad_arguments(self):
-        with pytest.raises(ParameterError, match="engine must be 'auto', 'memory', 'disk' or 'torch', got 'gpu'"):
+        names = "'auto', 'memory', 'disk', 'torch', 'dask' or 'neighbours'"
+        with pytest.raises(ParameterError, match=f"engine must be {names}, got 'gpu'"):
             choose_engine(10, engine="gpu")
         with pytest.raises(ParameterError, match="dtype must be"):
             deql.plan(10, dtype="int8")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from deql._system.formatting import parse_bytes, show_bytes
-from deql._system.machine import free_memory
+from deql._system.machine import free_memory, scratch_folder
 from deql._system.progress import Stage
 from deql._system.threads import blas_limited
 from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, TileFileError
@@ -20,7 +20,7 @@ from deql.linalg.engines.disk_tiles import DiskTiles
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.engines.tile_file import BUFFERS
-from deql.linalg.engines.tile_folder import Scratch, TileFolder, as_path, has_checkpoint, scratch_folder
+from deql.linalg.engines.tile_folder import Scratch, TileFolder, as_path, has_checkpoint
 from deql.linalg.gram import gram_bands
 from deql.linalg.invert import check_diagonal, check_inverse, probe
 from deql.linalg.packed import PackedSymmetric
@@ -172,7 +172,7 @@ def invert_on_disk(
     """
     if os.name != "posix":
         raise TileFileError("the disk engine needs Linux or macOS: use ", Setting("engine", "memory"))
-    n = problem.matrix.shape[1]
+    n = problem.n
     tile, dtype = tile or choose_tile(n), np.dtype(problem.dtype)
     about = {"fingerprint": fingerprint, "n": n, "tile": tile, "dtype": dtype.name}
     with Scratch(scratch_folder()) if folder is None else TileFolder(Path(folder), about) as place:

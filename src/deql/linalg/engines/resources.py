@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deql._system.formatting import show_bytes
-from deql._system.machine import free_memory, resident_file_system
+from deql._system.machine import free_memory, resident_file_system, scratch_folder
 from deql.errors import DataError
+from deql.linalg.engines.stored_rows import StoredRows
 from deql.linalg.packed import PackedSymmetric
 from deql.linalg.tiling import choose_tile
 
@@ -27,8 +29,9 @@ __all__ = [
     "lacking", "problem_size",
 ]  # fmt: skip
 
-PlannedData: TypeAlias = "SplitOrInteractions | int"
-"""What would be fitted on: interactions, a matrix, a split (its training part), or only the number of items."""
+PlannedData: TypeAlias = "SplitOrInteractions | StoredRows | int"
+"""What would be fitted on: interactions, whole or in parts, a matrix, a split (its training part), or only the number
+of items."""
 
 INTERPRETER = 192 * 2**20
 """Python and the packages that a fit loads, before any data."""
@@ -46,6 +49,8 @@ class ProblemSize:
         float32 or float64.
     matrix : csr_array, optional
         Users × items; None if only the number of items is known.
+    stored_rows : StoredRows, optional
+        What is known in place of the matrix where that is not in memory.
     matrices : int, default 1
         How many of n × n there are at once: 2 where a Gram matrix is kept, to be inverted with other ridges.
     beside : int, default 0
@@ -57,22 +62,36 @@ class ProblemSize:
     matrix: Any = None
     matrices: int = 1
     beside: int = 0
+    stored_rows: StoredRows | None = None
 
     @property
     def stored(self) -> int:
-        """Bytes of the interactions, which are in memory already."""
+        """Bytes of the interactions, which are in memory already, or will be if an engine joins their parts."""
+        if self.stored_rows is not None:
+            return self.stored_rows.data.stored
         parts = () if self.matrix is None else (self.matrix.data, self.matrix.indices, self.matrix.indptr)
         return sum(part.nbytes for part in parts)
 
     @property
     def work(self) -> int:
         """Bytes that the Gram matrix takes for a while: interactions by item, and two numbers for each."""
+        if self.stored_rows is not None:  # and the interactions themselves, which are not in memory yet
+            return 2 * self.stored + 16 * self.stored_rows.data.n_interactions
         return 0 if self.matrix is None else self.stored + 16 * int(self.matrix.nnz)
 
     @property
     def pairs(self) -> int:
         """Σ_u |u|²: how often two items have a user in common."""
+        if self.stored_rows is not None:
+            return self.stored_rows.data.pairs
         return 0 if self.matrix is None else int((np.diff(self.matrix.indptr).astype(np.int64) ** 2).sum())
+
+    @property
+    def item_counts(self) -> NDArray[np.int64] | None:
+        """How many users have each item; None if only the number of items is known."""
+        if self.stored_rows is not None:
+            return self.stored_rows.data.item_counts[: self.n]
+        return None if self.matrix is None else np.bincount(self.matrix.indices, minlength=self.n)
 
     @property
     def itemsize(self) -> int:
@@ -135,7 +154,13 @@ def problem_size(data: PlannedData, dtype: str) -> ProblemSize:
         return ProblemSize(int(data), dtype)
     from scipy.sparse import csr_array
 
+    from deql.data.partitions import PartitionedInteractions
+
     given: Any = getattr(data, "train", data)
+    if isinstance(given, PartitionedInteractions):
+        given = StoredRows(given)
+    if isinstance(given, StoredRows):
+        return ProblemSize(given.shape[1], dtype, stored_rows=given)
     try:
         matrix = csr_array(getattr(given, "matrix", given))
     except (TypeError, ValueError):
@@ -234,7 +259,7 @@ def find_resources(
     >>> find_resources(devices=False).memory > 0
     True
     """
-    from deql.linalg.engines.tile_folder import as_path, scratch_folder  # not where torch and NumPy are all there is
+    from deql.linalg.engines.tile_folder import as_path  # not where torch and NumPy are all there is
 
     place = scratch_folder() if folder is None else as_path(folder)
     unreachable = ""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from deql._system.machine import free_memory
+from deql._system.machine import free_memory, scratch_folder
 from deql.errors import TileFileError, reason
-from deql.linalg.engines.tile_folder import Scratch, check_room, scratch_folder
+from deql.linalg.engines.tile_folder import Scratch, check_room
 from deql.linalg.packed import PackedSymmetric
 
 __all__ = ["new_store"]

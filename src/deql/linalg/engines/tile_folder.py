@@ -27,7 +27,6 @@ __all__ = [
     "check_room",
     "has_checkpoint",
     "remove_tiles",
-    "scratch_folder",
 ]
 
 VERSION = 1
@@ -323,23 +322,12 @@ def remove_tiles(folder: str | os.PathLike[str], keep_folder: bool = False) -> N
         raise _unusable(path, error) from None
 
 
-def scratch_folder() -> Path:
-    """Where files without a name go: ``TMPDIR`` if set, else /var/tmp, which is on a disk where /tmp may be memory.
-
-    Examples
-    --------
-    >>> scratch_folder().is_dir()
-    True
-    """
-    usual = Path("/var/tmp")
-    return Path(tempfile.gettempdir()) if "TMPDIR" in os.environ or not usual.is_dir() else usual
-
-
 def check_room(path: Path, size: int) -> None:
     """Raise TileFileError unless the disk of a folder has room for tiles of ``size`` bytes, less those it has.
 
     Examples
     --------
+    >>> from deql._system.machine import scratch_folder
     >>> check_room(scratch_folder(), 1)
     """
     held = sum((path / name).stat().st_blocks * 512 for name in _TILES if (path / name).exists())

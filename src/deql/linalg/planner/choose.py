@@ -15,9 +15,12 @@ import numpy as np
 from deql._system.formatting import show_bytes
 from deql._system.progress import Stage
 from deql.errors import DeqlError, DeviceError, ParameterError, Setting, TooLargeError
+from deql.linalg.engines.dask_connection import has_cluster
+from deql.linalg.engines.dask_engine import Dask
 from deql.linalg.engines.disk import Disk
 from deql.linalg.engines.engine import Engine, Problem, Solved
 from deql.linalg.engines.memory import Memory
+from deql.linalg.engines.neighbours import Neighbours
 from deql.linalg.engines.resources import (
     Device,
     PlannedData,
@@ -90,14 +93,14 @@ class Auto(Engine):
         return engine.requirement(size, resources)
 
     def solve(self, problem: Problem, stage: Stage) -> Solved:
-        engine = choose_engine(problem.matrix, engine=self, dtype=problem.dtype, beside=problem.beside)
+        engine = choose_engine(problem.rows, engine=self, dtype=problem.dtype, beside=problem.beside)
         if isinstance(engine, Torch):
             try:
                 return engine.solve(problem, stage)
             except DeviceError as error:  # somebody else was faster
                 warnings.warn(f"{error}; fitted in memory instead", stacklevel=2)
                 engine = choose_engine(
-                    problem.matrix, engine=Memory(self.memory), dtype=problem.dtype, beside=problem.beside
+                    problem.rows, engine=Memory(self.memory), dtype=problem.dtype, beside=problem.beside
                 )
         return engine.solve(problem, stage)
 
@@ -105,10 +108,10 @@ class Auto(Engine):
         return replace(self, folder=None)
 
 
-ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (Auto, Memory, Disk, Torch)}
+ENGINES: dict[str, type[Engine]] = {kind.name: kind for kind in (Auto, Memory, Disk, Torch, Dask, Neighbours)}
 
 
-ENGINE_KEYS = frozenset({"engine", "memory", "folder", "device", "arithmetic"})
+ENGINE_KEYS = frozenset({"engine", "memory", "folder", "device", "arithmetic", "scheduler", "k"})
 """Keys of a serialised engine, in options and journals: its name, and its parameters beside it."""
 
 
@@ -136,7 +139,7 @@ def as_engine(engine: str | Engine) -> Engine:
 def engine_from_config(config: Mapping[str, Any]) -> str | Engine:
     """An engine that was serialised, by options, a model file or a journal: its name and its parameters beside it.
 
-    Who names a device or an arithmetic, and no engine, wants the one that has them.
+    Who names a device, an arithmetic or a scheduler, and no engine, wants the one that has them.
 
     Examples
     --------
@@ -151,10 +154,15 @@ def engine_from_config(config: Mapping[str, Any]) -> str | Engine:
         return str(name)
     if name == "auto" and given.keys() & {"device", "arithmetic"}:
         name = "torch"
+    if name == "auto" and "k" in given:
+        name = "neighbours"
+    if name == "auto" and "scheduler" in given:
+        name = "dask"
     kind = type(as_engine(name))
     for option in given:
         if option not in inspect.signature(kind).parameters:
-            owner = "disk" if option in ("memory", "folder") else "torch"
+            owners = {"memory": "disk", "folder": "disk", "scheduler": "dask or neighbours", "k": "neighbours"}
+            owner = owners.get(option, "torch")
             raise ParameterError(
                 f"{option} is the {owner} engine's: leave it out with ", Setting("engine", name), parameter=option
             )
@@ -211,7 +219,7 @@ def choose_engine(
 
 
 def engine_here(engine: str | Engine) -> str | Engine:
-    """The engine, or "auto" if it is torch's and this machine lacks torch or the device: models outlive machines.
+    """The engine, or "auto" if it is torch's or dask's and here is no device or no cluster: models outlive machines.
 
     Examples
     --------
@@ -219,6 +227,8 @@ def engine_here(engine: str | Engine) -> str | Engine:
     'disk'
     """
     requested = as_engine(engine)
+    if isinstance(requested, Dask):
+        return engine if has_cluster(requested.client, requested.scheduler) else "auto"
     if not isinstance(requested, Torch):
         return engine
     resources = find_resources(None, devices=True, device=requested.device)
@@ -317,9 +327,9 @@ def _fewer_items(size: ProblemSize, would_fit: Callable[[ProblemSize], bool]) ->
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if would_fit(replace(size, n=middle)) else (low, middle)
-    if size.matrix is None:
+    users = size.item_counts
+    if users is None:
         return [(f"{low:,} items",)] if low >= _WORTH_NAMING else []
-    users = np.bincount(size.matrix.indices, minlength=size.n)
     # Of the items with as many users as the first that is one too many, none can stay.
     least = int(np.sort(users)[::-1][low]) + 1
     kept = int((users >= least).sum())
@@ -364,5 +374,5 @@ def solve(
         return where.invert(shared.copy(), problem.added, stage)
     chosen = as_engine(engine)
     if not isinstance(chosen, Auto):  # which looks for itself, and has something to fall back on
-        chosen = choose_engine(problem.matrix, engine=chosen, dtype=problem.dtype, beside=problem.beside)
+        chosen = choose_engine(problem.rows, engine=chosen, dtype=problem.dtype, beside=problem.beside)
     return chosen.solve(problem, stage)

@@ -1,0 +1,163 @@
+"""The engine of neighbourhoods: each column of P from a small system of its own, and nothing of size n × n ever."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deql._system.checks import check_whole
+from deql._system.progress import Stage
+from deql._system.threads import thread_count
+from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError
+from deql.linalg.engines.dask_cluster import CLIENT, Cluster
+from deql.linalg.engines.dask_connection import check_connection, connect, missing_dask, own_address
+from deql.linalg.engines.engine import Engine, PriorFactors, Problem, Solved
+from deql.linalg.engines.pair_sums import item_counts, least_room, sum_parts
+from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
+from deql.linalg.invert import LARGEST_RESIDUAL
+from deql.linalg.neighbourhoods import NeighbourColumns, solve_columns
+from deql.linalg.sparse_columns import columns_by_rows
+from deql.linalg.sparse_triangle import popularity_order
+from deql.linalg.strongest_pairs import MOST_LISTED, strongest_pairs
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["WHOLE_PRIOR", "Neighbours"]
+
+WHOLE_PRIOR = (
+    "the neighbours engine takes thin priors, and this one is n × n weights: take a low pass, items' features, a model "
+    "that keeps thin factors (elsa, lowrank) or, in Python, a pair (U, V); or fit with an exact engine"
+)
+"""What is said of a prior of which a neighbourhood's columns are not to be had from two thin factors."""
+
+_Factors = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, repr=False)
+class Neighbours(Engine):
+    """Solve for each column of P on the k items that tell most about it: for catalogues beyond n × n numbers.
+
+    For every item the system of its neighbourhood is solved exactly, by the same rules as ever. The model's weights are
+    sparse, k of them for an item, and an approximation: docs/scale.md says how good. Memory grows with the number of
+    items and of pairs of items that share users, time with the number of items.
+
+    Parameters
+    ----------
+    k : int, default 400
+        Items in a neighbourhood, beside the one that it is of.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers do it; each of them holds what pairs of items have in common once.
+    scheduler : str or path, optional
+        Address of its scheduler instead, or the scheduler's file.
+
+    Examples
+    --------
+    >>> import deql
+    >>> data = deql.Interactions.from_pairs(list("aabbc"), list("xyxzz"))
+    >>> model = deql.EASE(l2=1.0, engine=deql.engines.Neighbours(k=1)).fit(data)
+    >>> model.engine_, model.recommend([["y"]], k=1).ids.tolist()
+    ('neighbours', [['x']])
+    """
+
+    k: int = 400
+    client: Client | None = None
+    scheduler: str | os.PathLike[str] | None = None
+
+    name = "neighbours"
+    exact = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", check_whole("k", self.k))
+        check_connection(self.client, self.scheduler)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Neighbours:
+        return self  # a connection is not copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.k, None, own_address(self.client, self.scheduler))
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether workers of a cluster do it."""
+        return self.client is not None or self.scheduler is not None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"engine": self.name, "k": self.k}
+
+    def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
+        width, rows = min(self.k, size.n - 1) + 1, size.stored_rows
+        columns = size.n * width * (4 + size.itemsize)
+        if self.on_cluster:
+            more = 2 * columns + CLIENT  # as they come and by rows
+        else:
+            # Beside the columns are lists of the strongest pairs, and when these are gone, the same by rows.
+            lists = min(4 * size.n * width, size.n**2, max(MOST_LISTED, size.n * width)) * (4 + size.itemsize)
+            of_threads = thread_count() * (12 * size.n + width**2 * size.itemsize)
+            more = columns + max(columns, lists) + of_threads + (least_room(rows.parts) if rows else size.work)
+        if self.on_cluster and (missing := missing_dask()):
+            return Requirement(self.name, more + INTERPRETER, why_not=missing, too_large=False)
+        why = lacking("memory", more, resources.memory)
+        held = 0 if rows else size.stored  # parts are read one by one
+        return Requirement(self.name, more + held + INTERPRETER, why_not=why)
+
+    def check_reachable(self, n: int, dtype: str) -> None:
+        if self.on_cluster:
+            with connect(self.client, self.scheduler) as client, Cluster(client) as cluster:
+                cluster.look()
+
+    def solve(self, problem: Problem, stage: Stage) -> Solved:
+        k = min(self.k, problem.n - 1)
+        items, places = popularity_order(item_counts(problem))
+        prior = None if problem.prior is None else _ordered_factors(problem.prior, items)
+        if self.on_cluster:
+            from deql.linalg.engines.dask_neighbours import columns_on_cluster
+
+            with connect(self.client, self.scheduler) as client, Cluster(client) as cluster:
+                cluster.look()
+                columns = columns_on_cluster(problem, k, items, places, prior, cluster, stage)
+        else:
+            columns = _columns_here(problem, k, items, places, prior, stage)
+        failed = np.flatnonzero(np.isinf(columns.residuals))
+        if failed.size:
+            raise NotPositiveDefiniteError(
+                f"the system of {failed.size:,} neighbourhoods is not positive definite", items[failed].tolist()
+            )
+        residual = float(columns.residuals.max())
+        if not residual <= LARGEST_RESIDUAL:
+            raise InaccurateInverseError(
+                f"a column is off by {residual:.1g} (at most {LARGEST_RESIDUAL} is accepted): "
+                f"its neighbourhood is too ill-conditioned for {problem.dtype}"
+            )
+        precision = columns_by_rows(columns.counts, columns.rows, columns.values, columns.images, items)
+        return Solved(precision, residual, self.name)
+
+
+def _columns_here(
+    problem: Problem,
+    k: int,
+    items: NDArray[np.int32],
+    places: NDArray[np.int32],
+    prior: _Factors | None,
+    stage: Stage,
+) -> NeighbourColumns:
+    S = sum_parts(problem.parts(), places, np.dtype(problem.dtype), stage("Pairs of items"))
+    added = problem.added[items]
+    lists = strongest_pairs(S, S.diagonal + added, k)
+    return solve_columns(S, added, k, lists, prior=prior, report=stage("Neighbourhoods"))
+
+
+def _ordered_factors(prior: PriorFactors, items: NDArray[np.int32]) -> _Factors:
+    if prior.right is None:
+        raise ParameterError(WHOLE_PRIOR, parameter="prior")
+    return (
+        np.ascontiguousarray(prior.left[items], np.float32),
+        np.ascontiguousarray(prior.right[items], np.float32),
+        prior.scale[items],
+        prior.diagonal[items],
+    )
