@@ -107,6 +107,10 @@ CASES = {
     "DEQL, b = inf": family(deql.DEQL, b=float("inf"), dtype="float64"),
     "DEQL, thin prior": with_prior(deql.DEQL, LowPass(rank=4, power_in=0.2), b=1.5),
     "EASE, dense prior": with_prior(deql.EASE, CoOccurrence(), dtype="float64", user_power=0.3, popularity_power=0.2),
+    "EASE, neighbours": family(deql.EASE, engine=deql.engines.Neighbours(k=4)),
+    "DEQL, neighbours, thin prior": with_prior(
+        deql.DEQL, LowPass(rank=4, power_in=0.2), b=1.5, engine=deql.engines.Neighbours(k=4)
+    ),
     "LowRankDEQL": Case(lambda: deql.LowRankDEQL(rank=5, l2=1.0, dropout=0.4), {"rank": 2}, {"rank": 0}),
     "SLIM": Case(lambda: deql.SLIM(l1=0.1, l2=1.0), {"l1": 0.3}, {"l1": -0.1}),
     "ELSA": Case(

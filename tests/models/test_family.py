@@ -276,7 +276,10 @@ class TestBadInput:
             (deql.DEQL(1.0, 0.3, float("nan")), "b must be a number from 0 up"),
             (deql.RLAE(1.0, 1.5), "xi must be a number from 0 to 1, got 1.5"),
             (deql.EASE(1.0, user_power=float("inf")), "user_power must be a number, got inf"),
-            (deql.EASE(1.0, engine="abacus"), "engine must be 'auto', 'memory', 'disk' or 'torch', got 'abacus'"),
+            (
+                deql.EASE(1.0, engine="abacus"),
+                "'auto', 'memory', 'disk', 'torch', 'dask' or 'neighbours', got 'abacus'",
+            ),
             (deql.EASE(1.0, dtype="int8"), "dtype must be 'float32' or 'float64', got 'int8'"),
         ],
     )

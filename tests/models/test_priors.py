@@ -425,7 +425,9 @@ class TestFile:
         model.save(tmp_path / "m.deql", quantized_rows=True)
         loaded = deql.load(tmp_path / "m.deql")
         lists = model.recommend(data.matrix[:9], k=5)
-        assert loaded.quantized_rows_.covers(model.gain_, model.shift_, data.matrix, loaded._prior_term())
+        assert loaded.quantized_rows_.covers(
+            model.gain_, model.shift_, data.matrix, loaded._prior_term(loaded.prior_scale_)
+        )
         assert loaded.recommend(data.matrix[:9], k=5).scores.tobytes() == lists.scores.tobytes()
         other = LowPass(rank=2)
         changed = loaded._with_prior(other, FittedPrior.of(other.weights(data), loaded.precision_))

@@ -73,7 +73,7 @@ def test_the_strength_fits_the_interactions_in_least_squares(seed: int) -> None:
     images = data.matrix.toarray() @ weights.to_dense()
     if weights.features is not None and weights.features.strength > 0:
         assert np.sum(images * data.matrix.toarray()) / np.sum(images**2) == pytest.approx(1.0, rel=1e-4)
-    assert fitted_scale(data.matrix, weights) == pytest.approx(1.0 if weights.scale.any() else 0.0, rel=1e-4)
+    assert fitted_scale([data.matrix], weights) == pytest.approx(1.0 if weights.scale.any() else 0.0, rel=1e-4)
 
 
 @pytest.mark.parametrize(("rows", "columns", "rank"), [(12, 30, 5), (12, 30, 12), (300, 200, 9)])

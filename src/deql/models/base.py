@@ -17,9 +17,11 @@ from deql._system.describe import short_repr, with_inherited_sections
 from deql._system.progress import ProgressCallback, stages
 from deql.data import Interactions, as_interactions
 from deql.data.interactions import InteractionsLike, ItemId, UserId
+from deql.data.partitions import Data, TrainingData
 from deql.errors import DataError
 from deql.models.bulk import BulkVerbs
 from deql.models.estimator import EXECUTION_PARAMETERS, NOT_SERIALISED
+from deql.models.fitted import OF_ITEMS
 from deql.models.kept_data import KeepData, data_to_keep
 from deql.models.notebook import model_html
 from deql.ranking.explanations import Contribution, Explanation, Neighbourhood
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Recommender"]
 
-_LEFT = ("_item_index", "_title_index", "_kept")
+_LEFT = (*OF_ITEMS, "_kept")
 """What a fit leaves beside the attributes that end in an underscore."""
 
 
@@ -130,7 +132,7 @@ class Recommender(BulkVerbs):
 
         Parameters
         ----------
-        data : Interactions, sparse matrix or frame
+        data : Interactions, PartitionedInteractions, sparse matrix or frame
             Users × items; a plain matrix's ids are its column numbers. A frame has a row for each interaction, and its
             columns are found as :func:`deql.read_interactions` does.
         y : ignored
@@ -143,16 +145,20 @@ class Recommender(BulkVerbs):
         -------
         self
         """
-        return self._fit_keeping(as_interactions(data, time=self._needs_times), self._learn, keep_data)
+        return self._fit_keeping(self._training_data(data), self._learn, keep_data)
 
-    def _catalogue(self, data: Interactions) -> Interactions:
+    def _training_data(self, data: InteractionsLike) -> TrainingData:
+        """What a fit learns from: all interactions in memory, unless a model can do with parts of them."""
+        return as_interactions(data, time=self._needs_times)
+
+    def _catalogue(self, data: Data) -> Data:
         """The interactions with all items that the model is to know: a prior may know more of them.
 
         Where there are more, ``_learn`` is told as ``known`` how many were there before.
         """
         return data
 
-    def _fit_keeping(self, data: Interactions, learn: Callable[..., None], keep_data: KeepData) -> Self:
+    def _fit_keeping(self, data: TrainingData, learn: Callable[..., None], keep_data: KeepData) -> Self:
         catalogue = self._catalogue(data)
         kept = data_to_keep(catalogue, keep_data)  # whatever is wrong with ids is told before the long work
         self._fit(catalogue, learn if catalogue is data else partial(learn, known=data.n_items))
@@ -163,7 +169,7 @@ class Recommender(BulkVerbs):
         """Keep the data that the model was fitted on, all of its items among theirs."""
         self._kept, self.user_salt_ = data_to_keep(data, keep_data)
 
-    def _fit(self, data: Interactions, learn: Callable[[Interactions], None]) -> Self:
+    def _fit(self, data: TrainingData, learn: Callable[..., None]) -> Self:
         self._check_parameters()
         if not data.n_interactions:
             raise DataError("there are no interactions to learn from")
@@ -172,14 +178,14 @@ class Recommender(BulkVerbs):
             del self.__dict__[name]
         if self._frees_before_fit:
             before.clear()
-        self.item_counts_ = np.bincount(data.matrix.indices, minlength=data.n_items)
+        self.item_counts_ = data.item_counts
         try:
             learn(data)
         except BaseException:
             self.__dict__.update(before)
             raise
         self.items_, self.titles_ = data.items, data.titles
-        self.n_users_, self.weighted_ = data.n_users, bool((data.matrix.data != 1).any())
+        self.n_users_, self.weighted_ = data.n_users, data.weighted
         self.fitted_params_ = self.get_params()
         return self
 
@@ -241,8 +247,9 @@ class Recommender(BulkVerbs):
         -------
         Recommendations
             Unpacks into ``ids, scores``. A cold-start user, without a known item, gets the popularity order as a
-            fallback and is marked in ``from_popularity``. For a frame, a frame of the same kind with a row for each
-            user and rank, see :meth:`Recommendations.to_frame <deql.ranking.recommendations.Recommendations.to_frame>`.
+            fallback and is marked in ``from_popularity``; so is one whose items have no weight for any other, as may
+            be in a pruned model. For a frame, a frame of the same kind with a row for each user and rank, see
+            :meth:`Recommendations.to_frame <deql.ranking.recommendations.Recommendations.to_frame>`.
 
         Examples
         --------
@@ -277,7 +284,8 @@ class Recommender(BulkVerbs):
         -------
         SimilarItems
             Unpacks into ``ids, scores``: item ids, the most similar first, and their entries in the item's row of W;
-            for a list of items a row for each.
+            for a list of items a row for each. Others that score 0 end the list, the most popular first where W is
+            sparse.
 
         Examples
         --------
@@ -300,6 +308,7 @@ class Recommender(BulkVerbs):
             shape=(len(columns), len(self.items_)),
         )
         found = self.recommend(rows, k=k)
+        found.scores[found.from_popularity] *= 0.0  # which are shares of users, and no entries of W
         listed = SimilarItems(*found, found.from_popularity, found.titles, self.items_[columns])
         return listed.first() if several is None else listed
 
@@ -343,8 +352,9 @@ class Recommender(BulkVerbs):
     ) -> Explanation:
         """What the columns of a history add to the score of another."""
         values, score = self._contributions(columns, weights, target)
-        if not len(columns):  # recommend gives the popularity order then
-            score = self._share(target)
+        from_popularity = bool(self._cold(np.array([0, len(columns)], np.int32), columns)[0])
+        if from_popularity:
+            values, score = np.zeros(len(columns)), float(self._share(target))
         order = np.lexsort((columns, -np.abs(values)))
         shown = order[:k]
         parts = tuple(
@@ -355,7 +365,7 @@ class Recommender(BulkVerbs):
         )
         # All sums are exact (see Explanation), so this is what the shown parts leave, to the last bit.
         rest, titles = float(score - values[shown].sum()), self._titles_by_id([target, *columns[shown]])
-        return Explanation(self.items_[[target]].tolist()[0], float(score), parts, rest, titles)
+        return Explanation(self.items_[[target]].tolist()[0], float(score), parts, rest, titles, from_popularity)
 
     def _shared_features(self, source: int, target: int) -> tuple[str, ...]:
         """Names of the features that two items share, if the model knows features."""

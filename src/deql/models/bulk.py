@@ -32,6 +32,7 @@ from deql.ranking.histories import Histories, ids_of_kind, name_unknown
 from deql.ranking.item_lookup import find_column
 from deql.ranking.recommendations import Recommendations
 from deql.ranking.scored_pairs import ScoredPairs
+from deql.split.held_out import HeldOut
 from deql.split.new_users import hold_out_items
 
 __all__ = ["BulkVerbs", "Written"]
@@ -107,7 +108,9 @@ class BulkVerbs(FittedModel):
         report: ProgressCallback | None,
     ) -> Recommendations:
         columns, scores, cold = self._lists(asked.matrix, k, exclude_seen, allowed, report)
-        why = name_reasons(self, asked.matrix, columns, reasons) if reasons else None
+        why = None
+        if reasons:
+            why = name_reasons(self, asked.matrix, np.where(cold[:, None], NO_ITEM, columns), reasons)
         ids, titles = self._names(columns, self.items_), self._titles_of(columns)
         return Recommendations(ids, scores, cold, titles, asked.users, why)
 
@@ -213,11 +216,11 @@ class BulkVerbs(FittedModel):
     def _scores_of(
         self, matrix: csr_array, columns: NDArray[np.int32], bounds: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Scores of the columns ``bounds[r]`` … ``bounds[r + 1] − 1`` under row r, and which rows have no history."""
+        """Scores of the columns ``bounds[r]`` … ``bounds[r + 1] − 1`` under row r, and which rows are cold."""
         known = columns != NO_ITEM
         ends = np.concatenate([[0], np.cumsum(known)])[bounds]
         pairs = csr_array((np.ones(int(ends[-1]), np.float32), columns[known], ends), shape=matrix.shape)
-        cold = np.diff(matrix.indptr) == 0
+        cold = self._cold(matrix.indptr, matrix.indices)
         scores = np.full(len(columns), np.nan)
         scores[known] = self._pair_scores(matrix, pairs)
         lonely = known & np.repeat(cold, np.diff(bounds))
@@ -251,15 +254,18 @@ class BulkVerbs(FittedModel):
         >>> [round(model.fit(known).score(others), 2) for model in (deql.EASE(l2=10.0), deql.Popularity())]
         [0.52, 0.31]
         """
+        self._check_fitted()
+        hits, held_out = self._find_held_out(hold_out_items(self._with_ids(X)), _CUTOFF)
+        return float(ndcg(hits, held_out, _CUTOFF).mean())
+
+    def _find_held_out(self, part: HeldOut, k: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Whether each of the k best items of each user is held out, users × k, and how many items of each are."""
         from deql.ranking.hits import find_hits  # it needs what ELSA's training does without
 
-        self._check_fitted()
-        part = hold_out_items(self._with_ids(X))
         seen = self._encode(part.seen, "what is seen")
         truth = self._encode(part.held_out, "what is held out, and counted as missed")
-        columns = self._best(seen, _CUTOFF, True, np.ones(len(self.items_), bool))[0]
-        hits = find_hits(columns[None], truth)[0]
-        return float(ndcg(hits, np.diff(part.held_out.matrix.indptr).astype(np.int64), _CUTOFF).mean())
+        columns = self._best(seen, k, True, np.ones(len(self.items_), bool))[0]
+        return find_hits(columns[None], truth)[0], np.diff(part.held_out.matrix.indptr).astype(np.int64)
 
     def write_recommendations(
         self,

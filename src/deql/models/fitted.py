@@ -30,8 +30,12 @@ from deql.models.kept_data import kept_arrays, kept_salt, pack_interactions, unp
 from deql.ranking import NO_ITEM
 from deql.ranking.histories import Histories, allowed_items, encode_histories
 from deql.ranking.item_lookup import TitleIndex
+from deql.ranking.popularity_order import PopularityOrder
 
-__all__ = ["FittedModel"]
+__all__ = ["OF_ITEMS", "FittedModel"]
+
+OF_ITEMS = ("_item_index", "_title_index", "_popularity_order")
+"""What a model makes of its items when it is first needed, and forgets when they or their counts change."""
 
 
 class FittedModel(Estimator, ABC):
@@ -83,13 +87,21 @@ class FittedModel(Estimator, ABC):
         listed: list[Any] = list(ids)
         return id_array(listed) if self.user_salt_ is None else hash_users(listed, self.user_salt_)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one file, which :func:`deql.load` reads.
+    def save(self, path: str | os.PathLike[str], *, shards: bool | int | str = False) -> None:
+        """Write the model to one file, or to a folder of several, which :func:`deql.load` reads.
 
         The file is written beside its final name and renamed, so a crash leaves the old one whole.
+
+        Parameters
+        ----------
+        path : path
+            Where a folder of shards is, it is replaced by another.
+        shards : bool, int or str, default False
+            Write a folder with P in several files, of about 1 GiB or of as many bytes as are said ("256MiB"). Files
+            that workers of a cluster wrote are linked into it, and not written again.
         """
         self._check_fitted()
-        model_file.write(Path(path), self._as_record())
+        model_file.write(Path(path), self._as_record(), shards)
 
     def checksum(self) -> str:
         """A name for the model: the checksum of its file, without quantised rows, whether it is saved or not.
@@ -154,10 +166,36 @@ class FittedModel(Estimator, ABC):
         """Best columns among those allowed, their scores, and which rows are the popularity order."""
         k = min(k, len(self.items_))
         columns, scores = self._rank(matrix, k, exclude_seen, allowed, report)
-        cold = np.diff(matrix.indptr) == 0
+        cold = self._cold(matrix.indptr, matrix.indices)
         if cold.any():
-            columns[cold], scores[cold] = self._popular(k, allowed)
+            columns[cold], scores[cold] = self._popular_lists(matrix[cold], k, exclude_seen, allowed)
         return columns, scores, cold
+
+    def _cold(self, indptr: NDArray[np.integer], indices: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Which histories, in compressed rows, get the popularity fallback: empty ones, where W has all weights."""
+        cold: NDArray[np.bool_] = np.diff(indptr) == 0
+        return cold
+
+    @cached_property
+    def _popularity_order(self) -> PopularityOrder:
+        return PopularityOrder.of(self.item_counts_)
+
+    def _popular_lists(
+        self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The popularity fallback of each row, without what it has unless that may come back."""
+        lengths = np.diff(matrix.indptr) * exclude_seen
+        order, shares = self._popular(min(len(self.items_), k + int(lengths.max(initial=0))), allowed)
+        columns, scores = np.tile(order[:k], (len(lengths), 1)), np.tile(shares[:k], (len(lengths), 1))
+        seen = np.zeros(len(self.items_), bool)
+        for row in np.flatnonzero(lengths):
+            history = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
+            seen[history] = True
+            best = np.flatnonzero(~seen[order] & (order != NO_ITEM))[:k]
+            seen[history] = False
+            columns[row], scores[row] = NO_ITEM, np.nan
+            columns[row, : len(best)], scores[row, : len(best)] = order[best], shares[best]
+        return columns, scores
 
     def _with_ids(self, data: InteractionsLike) -> Interactions:
         """Interactions; the columns of a plain matrix are the model's."""
@@ -205,11 +243,10 @@ class FittedModel(Estimator, ABC):
         return names
 
     def _popular(self, k: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The fallback for cold-start users: the most popular allowed columns, and the share of users with each."""
+        """The most popular allowed columns, and the share of users with each."""
         columns = np.full(k, NO_ITEM, np.int32)
         scores = np.full(k, np.nan)
-        order = np.argsort(-self.item_counts_, kind="stable")
-        best = order[allowed[order]][:k]
+        best = self._popularity_order.among(allowed)[:k]
         columns[: len(best)] = best
         scores[: len(best)] = self._share(best)
         return columns, scores

@@ -144,6 +144,11 @@ class FittedPrior:
         left, right = (np.sqrt(np.einsum("ij,ij->i", one, one, dtype=np.float64)) for one in (self.left, self.right))
         return np.asarray(left.max() * right)
 
+    @property
+    def factors(self) -> tuple[NDArray[np.float32] | None, ...]:
+        """What models with the same term share: how its columns are scaled is each model's own."""
+        return self.left, self.right
+
     def to_dense(self) -> NDArray[np.float64]:
         """left·rightᵀ as a dense n × n array: for small n."""
         left = self.left.astype(np.float64)

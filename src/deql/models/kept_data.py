@@ -16,7 +16,8 @@ from deql.data.hashed_users import DIGITS, SALT_BYTES, hash_users, hashed_intera
 from deql.data.id_arrays import id_array
 from deql.data.interactions import UserId, is_frame
 from deql.data.matrices import check_compressed, masked, shortest_float
-from deql.errors import DataError, ModelFileError, ParameterError, name_some
+from deql.data.partitions import PartitionedInteractions, TrainingData
+from deql.errors import DataError, ModelFileError, ParameterError, Setting, name_some
 from deql.io.container import Arrays, pack_text, unpack_text
 
 __all__ = [
@@ -32,7 +33,7 @@ _FIELDS = ("interactions_indptr", "interactions_indices", "interactions_weights"
 _NAMES = (*_FIELDS, "users", "users_text", "users_ends", _SALT)
 
 
-def data_to_keep(data: Interactions, keep_data: KeepData) -> tuple[Interactions | None, bytes | None]:
+def data_to_keep(data: TrainingData, keep_data: KeepData) -> tuple[Interactions | None, bytes | None]:
     """What a model keeps of its data, and the salt of the hashes that its users are under, if they are.
 
     Examples
@@ -46,8 +47,17 @@ def data_to_keep(data: Interactions, keep_data: KeepData) -> tuple[Interactions 
         raise ParameterError(
             f"keep_data must be True, False or 'hashed', got {name_some([keep_data])}", parameter="keep_data"
         )
+    if not keep_data:
+        return None, None
+    if isinstance(data, PartitionedInteractions):
+        raise ParameterError(
+            "partitions stay where they are and are not kept in a model: leave ",
+            Setting("keep_data", noun="keep_data"),
+            " out, or fit on data.to_interactions()",
+            parameter="keep_data",
+        )
     if keep_data != "hashed":
-        return data if keep_data else None, None
+        return data, None
     salt = new_salt()
     return hashed_interactions(data, salt), salt
 

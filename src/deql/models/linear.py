@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,23 +16,31 @@ from scipy.sparse import csr_array
 from deql._system.checks import check_range
 from deql._system.describe import short_repr
 from deql._system.progress import Stage, stages
+from deql._system.tables import counted
 from deql.data import Interactions
+from deql.data.interactions import InteractionsLike
+from deql.data.partitions import Data, PartitionedInteractions, TrainingData
 from deql.data.recency import faded, latest_time, parse_half_life
 from deql.errors import DataError, InaccurateInverseError, NotPositiveDefiniteError, ParameterError, Setting, name_some
 from deql.io.model_file import ModelRecord
 from deql.linalg.engines.engine import Engine, Problem, Solved
+from deql.linalg.engines.neighbours import WHOLE_PRIOR
 from deql.linalg.engines.resources import ProblemSize
+from deql.linalg.engines.stored_rows import StoredRows
 from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.gram import SharedGram, check_solvable_without_ridge, user_weights, weighted_diagonal
-from deql.linalg.planner.choose import ENGINES, as_engine, choose_engine, engine_from_config, solve
+from deql.linalg.planner.choose import ENGINE_KEYS, ENGINES, as_engine, choose_engine, engine_from_config, solve
 from deql.models.fitted_prior import FittedPrior, product_bytes
 from deql.models.new_items import add_new_items
+from deql.models.pruning import prune_model
+from deql.models.sparse_prior import SparsePrior
 from deql.models.update_verbs import UpdateVerbs
 from deql.priors.matrix import Matrix, as_prior, is_matrix
-from deql.priors.prior import Prior
+from deql.priors.prior import Prior, PriorWeights
 from deql.priors.saved import prior_from_config
 from deql.ranking.quantised import QuantisedRows
 from deql.rules import paper_l2
+from deql.split.held_out import HeldOut
 
 __all__ = ["LinearAutoencoder"]
 
@@ -108,11 +117,9 @@ class LinearAutoencoder(UpdateVerbs):
 
     @classmethod
     def _from_config(cls, config: dict[str, Any]) -> dict[str, Any]:
-        # An arithmetic was called a precision in files of version 0.1.
-        how = {
-            "engine": config.pop("engine", "auto"),
-            "arithmetic": config.pop("precision", config.pop("arithmetic", None)),
-        }
+        if "precision" in config:  # what an arithmetic was called in files of version 0.1
+            config["arithmetic"] = config.pop("precision")
+        how: dict[str, Any] = {name: config.pop(name) for name in ("engine", "arithmetic", "k") if name in config}
         prior = {"prior": prior_from_config(config.pop("prior"))} if "prior" in config else {}
         return config | prior | {"engine": engine_from_config(how)}
 
@@ -120,9 +127,9 @@ class LinearAutoencoder(UpdateVerbs):
     def _from_record(cls, record: ModelRecord) -> Self:
         # An engine that is not known here, somebody's own or of a later version, has done its work: ``engine_`` still
         # tells its name.
-        parameters = {**record.parameters}
+        parameters = record.parameters
         if parameters.get("engine", "auto") not in ENGINES:
-            parameters["engine"] = "auto"
+            parameters = {name: value for name, value in parameters.items() if name not in ENGINE_KEYS}
         return super()._from_record(dataclasses.replace(record, parameters=parameters))
 
     def _check_parameters(self) -> None:
@@ -133,11 +140,15 @@ class LinearAutoencoder(UpdateVerbs):
         if self.half_life is not None:
             parse_half_life(self.half_life)
         check_range("prior_weight", self.prior_weight, 0.0, np.inf)
-        if as_prior(self.prior) is not None and self._ridge == 0:
+        prior = as_prior(self.prior)
+        if prior is not None and self._ridge == 0:
             raise ParameterError(
                 "a prior takes its share of l2, which is 0: set l2 above 0, or leave the prior out", parameter="l2"
             )
-        as_engine(self.engine).check(self.dtype)
+        engine = as_engine(self.engine)
+        engine.check(self.dtype)
+        if prior is not None and prior.is_whole and not engine.exact:
+            raise ParameterError(WHOLE_PRIOR, parameter="prior")
 
     def fit_gram(self, data: Interactions, shared: SharedGram) -> Self:
         """Fit as :meth:`fit` does, with the Gram matrix of these data, this user_power and half_life already there.
@@ -175,14 +186,34 @@ class LinearAutoencoder(UpdateVerbs):
             )
         return self._fit(self._catalogue(data), partial(self._learn, known=data.n_items, shared=shared))
 
-    def _catalogue(self, data: Interactions) -> Interactions:
+    def _training_data(self, data: InteractionsLike) -> TrainingData:
+        if not isinstance(data, PartitionedInteractions):
+            return super()._training_data(data)
+        if self.half_life is not None:
+            raise ParameterError(
+                "half_life needs times, which partitions have none of: leave it out, or fit on what "
+                "deql.read_interactions reads with them",
+                parameter="half_life",
+            )
+        return data
+
+    def _catalogue(self, data: Data) -> Data:
         prior = as_prior(self.prior)
-        return data if prior is None else prior.with_items(data)
+        if prior is None:
+            return data
+        whole = prior.with_items(data)
+        if whole.n_items > data.n_items and not as_engine(self.engine).exact:
+            # A column of features alone has an entry for every item.
+            more = counted(whole.n_items - data.n_items, "item that nobody has is", "items that nobody has are")
+            print(f"deql: {more} left out, as the {as_engine(self.engine).name} engine places none", file=sys.stderr)
+            return data
+        return whole
 
     def fit_beside(self, data: Interactions, fitted: LinearAutoencoder) -> Self:
         """Fit as :meth:`fit` does, with the P of a model of the same ``_fit_key`` that was fitted on these data.
 
-        That model's prior, if it has one, may have added no items: then P is solved for anew.
+        That model's prior, if it has one, may have added no items: then P is solved for anew. So is it for a prior
+        where P is sparse, as its images belong to one prior.
 
         Examples
         --------
@@ -193,13 +224,13 @@ class LinearAutoencoder(UpdateVerbs):
         >>> deql.LAE(l2=1.0, prior=LowPass(2)).fit_beside(data, plain).precision_ is plain.precision_
         True
         """
-        if fitted.precision_.n != data.n_items:
+        if fitted.precision_.n != data.n_items or (self.prior is not None and not fitted.precision_.whole):
             return self.fit(data)
         return self._fit(self._catalogue(data), partial(self._learn, known=data.n_items, fitted=fitted))
 
     def _learn(
         self,
-        data: Interactions,
+        data: TrainingData,
         known: int | None = None,
         shared: SharedGram | None = None,
         fitted: LinearAutoencoder | None = None,
@@ -207,6 +238,7 @@ class LinearAutoencoder(UpdateVerbs):
     ) -> None:
         """Learn with what is there already; ``until`` is when an interaction counts in full, if not at the latest."""
         if self.half_life is not None:
+            assert isinstance(data, Interactions)
             if until is None:
                 until = latest_time(data) if fitted is None else fitted.until_
             assert until is not None
@@ -215,14 +247,16 @@ class LinearAutoencoder(UpdateVerbs):
         prior, towards = as_prior(self.prior), None
         n, known = data.n_items, known or data.n_items
         with stages(self.progress) as stage:
-            if prior is not None:  # what is wrong with it is told before the long work
-                device = self._device(data.matrix, shared, fitted)
+            if fitted is None and shared is None:  # what is wrong is told before the long work
+                as_engine(self.engine).check_reachable(known, self.dtype)
+            if prior is not None:
+                device = self._device(data, shared, fitted)
                 towards = prior.weights(data, device=device, report=stage("Prior"))
             if fitted is None:
                 # P is copied as it grows, before the product is made.
                 larger = ProblemSize(n, self.dtype).packed if known < n else 0
                 beside = larger if towards is None else max(larger, product_bytes(towards))
-                solved, self.gram_diagonal_ = self._solve(data, known, beside, shared, stage)
+                solved, self.gram_diagonal_ = self._solve(data, known, beside, shared, stage, towards)
             else:
                 solved = Solved(fitted.precision_, fitted.residual_, fitted.engine_, fitted.on_device_)
                 self.gram_diagonal_ = fitted.gram_diagonal_
@@ -232,32 +266,39 @@ class LinearAutoencoder(UpdateVerbs):
             del solved  # and with it the smaller P, once there is a larger one
             if known < n:
                 self._grow(n - known)
-            if towards is not None:
+            if towards is not None and self.precision_.whole:
                 self.prior_ = FittedPrior.of(towards, self.precision_, self.on_device_, stage("P·prior"))
+            elif towards is not None:
+                self.prior_ = SparsePrior.of(towards, self.precision_)
         self._apply_rule()
 
-    def _device(self, matrix: csr_array, shared: SharedGram | None, fitted: LinearAutoencoder | None) -> str | None:
+    def _device(self, data: TrainingData, shared: SharedGram | None, fitted: LinearAutoencoder | None) -> str | None:
         """The device that P is computed on, or has been, as far as that can be told before; None for the processor."""
         if fitted is not None:
             return None if fitted.on_device_ is None else str(fitted.on_device_.device)
         if shared is not None:
             device = str(getattr(shared.matrix, "device", "cpu"))
         else:
-            engine = choose_engine(matrix, engine=self.engine, dtype=self.dtype)
+            engine = choose_engine(data, engine=self.engine, dtype=self.dtype)
             device = (engine.device or "cuda") if isinstance(engine, Torch) else "cpu"
         return None if device == "cpu" else device
 
     def _solve(
-        self, data: Interactions, known: int, beside: int, shared: SharedGram | None, stage: Stage
+        self,
+        data: TrainingData,
+        known: int,
+        beside: int,
+        shared: SharedGram | None,
+        stage: Stage,
+        prior: PriorWeights | None,
     ) -> tuple[Solved, NDArray[np.float64]]:
         """P and D of the first items; there is nothing to solve for the last ones, which only a prior knows."""
-        weights, matrix = None, data.matrix if known == data.n_items else _narrowed(data.matrix, known)
-        if shared is None:
-            of_users = user_weights(matrix, self.user_power)
-            diagonal = weighted_diagonal(matrix, of_users)
-            weights = of_users if self.user_power else None
+        rows: csr_array | StoredRows
+        if isinstance(data, PartitionedInteractions):
+            rows = StoredRows(data, self.user_power)
         else:
-            diagonal = shared.diagonal
+            rows = data.matrix if known == data.n_items else _narrowed(data.matrix, known)
+        diagonal, weights = self._diagonal(data, known) if shared is None else (shared.diagonal, None)
         if not diagonal.max() / (1.0 - self._dropped) + self._ridge < np.finfo(self.dtype).max:
             largest = name_some(data.items[[int(diagonal.argmax())]])
             weighted = f" with user_power={self.user_power:g}" if self.user_power else ""
@@ -266,7 +307,8 @@ class LinearAutoencoder(UpdateVerbs):
             check_solvable_without_ridge(data, diagonal, self._dropped)
         added = self._dropped / (1.0 - self._dropped) * diagonal + self._ridge
         try:
-            problem = Problem(matrix, added, weights, self.dtype, beside)
+            towards = None if as_engine(self.engine).exact else prior
+            problem = Problem(rows, added, weights, self.dtype, beside, towards)
             kept = None if shared is None else shared.matrix
             return solve(problem, self.engine, shared=kept, stage=stage), diagonal
         except (NotPositiveDefiniteError, InaccurateInverseError) as error:
@@ -275,11 +317,21 @@ class LinearAutoencoder(UpdateVerbs):
                 advice += (" or use ", Setting("dtype", "float64"))
             if isinstance(error, InaccurateInverseError):
                 raise InaccurateInverseError(*error.args, *advice) from None
-            said = (
-                f"the Gram matrix cannot be inverted at item {name_some(data.items[error.indices])}: "
-                "it follows from the items before it"
-            )
+            named = name_some(data.items[error.indices])
+            said = f"the Gram matrix cannot be inverted at item {named}: it follows from the items before it"
+            if not as_engine(self.engine).exact:
+                said = f"the Gram matrix cannot be inverted around item {named}: items there follow from each other"
             raise NotPositiveDefiniteError((said, *advice), error.indices) from None
+
+    def _diagonal(self, data: TrainingData, known: int) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """D of the first items, and the weights of all users, None for 1 each."""
+        if isinstance(data, PartitionedInteractions) and not data.weighted and not self.user_power:
+            return data.item_counts[:known].astype(np.float64), None  # no part needs to be read
+        diagonal, of_users = np.zeros(known), []
+        for block in data.blocks():
+            of_users.append(user_weights(block, self.user_power))
+            diagonal += weighted_diagonal(_narrowed(block, known), of_users[-1])
+        return diagonal, np.concatenate(of_users) if self.user_power else None
 
     def add_items(self, features: Any, item: str | None = None) -> Self:
         """Add items that came after the fit, by their features: no refit, and nothing of the other items changes.
@@ -313,6 +365,37 @@ class LinearAutoencoder(UpdateVerbs):
         """
         add_new_items(self, features, item)
         return self
+
+    def prune(self, per_item: int, target: HeldOut | InteractionsLike | None = None) -> Self:
+        """A smaller model of the same kind: in each column of W the diagonal and the largest weights, and no others.
+
+        Everything but W is as it was, and this model stays as it is. The smaller one ranks as fast as its weights are
+        few, but holds some entries of P alone: it cannot be updated. What that costs in accuracy is said on standard
+        error, and kept as ``pruned_`` of the smaller model, though not in its file.
+
+        Parameters
+        ----------
+        per_item : int
+            How many weights of each column are kept beside the diagonal, those of the largest size.
+        target : HeldOut, Interactions, sparse matrix or frame, optional
+            Users to measure both models on: ``split.test``, or a table of users whom the model has not met, of which a
+            fifth of each one's items is held out. If it is not given, users of the data that the model kept, on which
+            it does too well; and if there are none, the share of the weights' squares that is kept is all that is said.
+
+        Returns
+        -------
+        A fitted model.
+
+        Examples
+        --------
+        >>> import deql
+        >>> split = deql.split_strong(deql.datasets.debian())
+        >>> model = deql.EASE(l2=10.0).fit(split.train)
+        >>> facts = model.prune(per_item=200, target=split.test).pruned_
+        >>> facts.weights == 201 * len(model.items_), facts.before["ndcg@20"] - facts.after["ndcg@20"] < 0.02
+        (True, True)
+        """
+        return prune_model(self, per_item, target)
 
     @property
     def _half_life(self) -> float | None:

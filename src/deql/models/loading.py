@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deql import models
 from deql.errors import ModelFileError, name_some
-from deql.io.model_file import WITH_HALF_LIFE, WITH_PRIOR, damage_reported, read
+from deql.io.model_file import WITH_HALF_LIFE, WITH_PRIOR, WITH_SPARSE_P, damage_reported, read
 from deql.models.base import Recommender
 
 __all__ = ["load"]
@@ -44,7 +44,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Recommender:
     """
     path = Path(path)
     record = read(path, verify=verify)
-    name = record.name.removesuffix(WITH_PRIOR).removesuffix(WITH_HALF_LIFE)
+    name = record.name.removesuffix(WITH_PRIOR).removesuffix(WITH_HALF_LIFE).removesuffix(WITH_SPARSE_P)
     if name not in models.MODEL_NAMES:
         raise ModelFileError(f"{path} holds a model of the unknown kind {name_some([record.name])}: update deql")
     kind: type[Recommender] = getattr(models, name)

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from deql._system.tables import counted
 from deql.data import Interactions
 from deql.errors import DataError, ParameterError, Setting, name_some
+from deql.models.fitted import OF_ITEMS
 from deql.models.rule_model import RuleModel
 from deql.priors.feature_space import FeatureSpace, encode
 from deql.priors.feature_table import MATRIX, FeatureTable, open_features, typed_ids
@@ -23,6 +24,7 @@ __all__ = ["add_new_items"]
 def add_new_items(model: RuleModel, features: Any, item: str | None) -> None:
     """What :meth:`deql.DEQL.add_items` does; the model is as it was if anything is wrong."""
     model._check_fitted()
+    model._whole("add items, but be fitted anew")
     if model.prior_ is None or model.prior_.features is None:
         raise ParameterError(
             f"this {type(model).__name__} knows no features to place new items by: fit it with ",
@@ -52,7 +54,7 @@ def add_new_items(model: RuleModel, features: Any, item: str | None) -> None:
     grown._apply_rule()
     if model.quantized_rows_ is not None:
         grown.quantize_rows()
-    for cached in ("_item_index", "_title_index"):
+    for cached in OF_ITEMS:
         model.__dict__.pop(cached, None)
     model.__dict__.update({
         name: value

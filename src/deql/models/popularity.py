@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from deql._system.progress import ProgressCallback
 from deql.data import Interactions
 from deql.models.base import Recommender
-from deql.ranking import NO_ITEM
 
 __all__ = ["Popularity"]
 
@@ -46,18 +45,7 @@ class Popularity(Recommender):
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        longest = int(np.diff(matrix.indptr).max(initial=0)) if exclude_seen else 0
-        order, shares = self._popular(min(len(self.items_), k + longest), allowed)
-        columns = np.full((matrix.shape[0], k), NO_ITEM, np.int32)
-        scores = np.full((matrix.shape[0], k), np.nan)
-        seen = np.zeros(len(self.items_), bool)
-        for row in range(matrix.shape[0]):
-            history = matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]]
-            seen[history] = exclude_seen
-            best = np.flatnonzero(~seen[order] & (order != NO_ITEM))[:k]
-            seen[history] = False
-            columns[row, : len(best)], scores[row, : len(best)] = order[best], shares[best]
-        return columns, scores
+        return self._popular_lists(matrix, k, exclude_seen, allowed)
 
     def _contributions(
         self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int

@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from deql._system.progress import ProgressCallback
-from deql._system.threads import run_slices
+from deql.errors import ParameterError
 from deql.io import model_file
 from deql.linalg.packed import PackedSymmetric
-from deql.linalg.tiling import STRIP
+from deql.linalg.sparse_precision import SparsePrecision
 from deql.models.base import Recommender
 from deql.models.fitted_prior import FittedPrior
-from deql.ranking.kernels import contributions, score_pairs
-from deql.ranking.prior_term import PriorTerm, prior_arrays
+from deql.models.packed_weights import PackedWeights
+from deql.models.sparse_prior import SparsePrior
+from deql.models.sparse_weights import SparseWeights
+from deql.models.stored_precision import precision_from_state, precision_state
+from deql.ranking.prior_term import PriorTerm
 from deql.ranking.quantised import QuantisedRows
-from deql.ranking.rank import rank
-from deql.ranking.shortlist import user_bounds
 
 if TYPE_CHECKING:
     from deql.linalg.engines.torch_packed import DevicePacked
@@ -38,12 +39,13 @@ class PrecisionModel(Recommender):
 
     Attributes
     ----------
-    precision_ : PackedSymmetric
-        P, the inverse of A = RᵀΛR + p/(1−p)·diag(D) + l2·I, in half of n² numbers.
+    precision_ : PackedSymmetric or SparsePrecision
+        P, the inverse of A = RᵀΛR + p/(1−p)·diag(D) + l2·I, in half of n² numbers; or some of its entries.
     gain_, shift_ : ndarray of float64
         The weights: W = P·diag(gain_) + diag(shift_).
-    prior_ : FittedPrior or None
-        The thin factors ``left`` and ``right``, if there is a prior, and what rules need of it.
+    prior_ : FittedPrior, SparsePrior or None
+        The thin factors ``left`` and ``right``, if there is a prior, and what rules need of it. Of a sparse P its
+        product with the prior is in the same places.
     prior_scale_ : ndarray of float64 or None
         What multiplies the columns of left·rightᵀ: W = P·diag(gain_) + diag(shift_) + left·rightᵀ·diag(prior_scale_).
     gram_diagonal_ : ndarray of float64
@@ -64,10 +66,10 @@ class PrecisionModel(Recommender):
     dtype: str
     prior: Any
     half_life: float | str | None
-    precision_: PackedSymmetric
+    precision_: Any  # what needs a whole P asks for it: see _whole
     gain_: NDArray[np.float64]
     shift_: NDArray[np.float64]
-    prior_: FittedPrior | None = None
+    prior_: Any = None
     prior_scale_: NDArray[np.float64] | None = None
     gram_diagonal_: NDArray[np.float64]
     residual_: float
@@ -97,9 +99,10 @@ class PrecisionModel(Recommender):
         if str(device) == "cpu":
             self.on_device_ = None
         else:
+            whole = self._whole("be ranked on a device")
             from deql.linalg.engines.torch_packed import DevicePacked, open_device
 
-            self.on_device_ = DevicePacked.from_host(self.precision_, open_device(device))
+            self.on_device_ = DevicePacked.from_host(whole, open_device(device))
         return self
 
     def quantize_rows(self) -> Self:
@@ -116,11 +119,13 @@ class PrecisionModel(Recommender):
         [['x']]
         """
         self._check_fitted()
-        self.quantized_rows_ = QuantisedRows.fill(self.precision_, right=self._right_factor)
+        self.quantized_rows_ = QuantisedRows.fill(self._whole("hold quantised rows"), right=self._right_factor)
         return self
 
-    def save(self, path: str | os.PathLike[str], *, quantized_rows: bool = False) -> None:
-        """Write the model to one file, which :func:`deql.load` reads.
+    def save(
+        self, path: str | os.PathLike[str], *, quantized_rows: bool = False, shards: bool | int | str = False
+    ) -> None:
+        """Write the model to one file, or to a folder of several, which :func:`deql.load` reads.
 
         The file is written beside its final name and renamed, so a crash leaves the old one whole.
 
@@ -130,20 +135,33 @@ class PrecisionModel(Recommender):
         quantized_rows : bool, default False
             Keep the rows of :meth:`quantize_rows` in the file, which is then half as large again: who loads it, or
             serves it, has them at once.
+        shards : bool, int or str, default False
+            Write a folder with P in several files, of about 1 GiB or of as many bytes as are said ("256MiB"). Files
+            that workers of a cluster wrote are linked into it, and not written again.
+
+        Examples
+        --------
+        >>> import os, tempfile, deql
+        >>> model = deql.EASE(l2=1.0).fit(deql.Interactions.from_pairs(list("aab"), list("xyx")))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "letters.deql")
+        ...     model.save(path, shards=True)
+        ...     print(os.path.isdir(path), deql.load(path).checksum() == model.checksum())
+        True True
         """
         self._check_fitted()
         record = self._as_record()
         if quantized_rows:
             rows = self.quantized_rows_
             if rows is None or not rows.hold(self._right_factor):
-                rows = QuantisedRows.fill(self.precision_, right=self._right_factor)
+                rows = QuantisedRows.fill(self._whole("hold quantised rows"), right=self._right_factor)
             record.arrays.update(rows.arrays())
-        model_file.write(Path(path), record)
+        model_file.write(Path(path), record, shards)
 
     def weights(self) -> NDArray[Any]:
         """W as a dense n × n array, for small n: scores are X @ W, column i predicts item i."""
         self._check_fitted()
-        dense = self.precision_.to_dense()
+        dense: NDArray[Any] = self.precision_.to_dense()
         dense *= self.gain_.astype(dense.dtype)
         if self.prior_ is not None and self.prior_scale_ is not None:
             dense += self.prior_.to_dense() * self.prior_scale_
@@ -154,25 +172,32 @@ class PrecisionModel(Recommender):
     def diagonal(self) -> NDArray[np.float64]:
         """The diagonal of W."""
         self._check_fitted()
-        own = self.precision_.diagonal() * self.gain_
+        own: NDArray[np.float64] = self.precision_.diagonal() * self.gain_
         if self.prior_ is not None and self.prior_scale_ is not None:
             own += self.prior_scale_ * self.prior_.products
         return own + self.shift_
 
+    def _whole(self, what: str) -> PackedSymmetric:
+        """P, for what needs all of it; ParameterError where there are some entries alone."""
+        if isinstance(self.precision_, PackedSymmetric):
+            return self.precision_
+        raise ParameterError(
+            f"this {type(self).__name__} holds some entries of P alone, and cannot {what}: that needs a model fitted "
+            "with an exact engine, and not pruned"
+        )
+
     def _as_record(self) -> model_file.ModelRecord:
         record = super()._as_record()
-        name = record.name + model_file.WITH_HALF_LIFE * (self.until_ is not None)
+        name = record.name + model_file.WITH_SPARSE_P * (not self.precision_.whole)
+        name += model_file.WITH_HALF_LIFE * (self.until_ is not None)
         return replace(record, name=name + model_file.WITH_PRIOR * (self.prior_ is not None))
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
-        arrays |= {
-            "precision": self.precision_.data,
-            "gain": self.gain_,
-            "shift": self.shift_,
-            "gram_diagonal": self.gram_diagonal_,
-        }
-        facts |= {"tile": self.precision_.tile, "residual": self.residual_, "engine": self.engine_}
+        of_precision, told = precision_state(self.precision_)
+        arrays |= of_precision
+        arrays |= {"gain": self.gain_, "shift": self.shift_, "gram_diagonal": self.gram_diagonal_}
+        facts |= told | {"residual": self.residual_, "engine": self.engine_}
         facts |= {} if self.until_ is None else {"until": self.until_}
         if self.prior_ is not None and self.prior_scale_ is not None:
             of_prior, told = self.prior_.state()
@@ -182,37 +207,49 @@ class PrecisionModel(Recommender):
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
         n = len(self.items_)
-        self.precision_ = PackedSymmetric(n, model_file.fact(facts, "tile", int), arrays["precision"])
-        if self.precision_.dtype != self.dtype:
-            raise ValueError(f"its P is of {self.precision_.dtype}, and its dtype {self.dtype}")
-        diagonal = self.precision_.diagonal()
-        if not (fine := np.isfinite(diagonal) & (diagonal > 0)).all():
-            raise ValueError(f"the diagonal of its P is not positive at place {int(fine.argmin())}")
+        self.precision_ = precision_from_state(arrays, facts, n, self.dtype)
         self.gain_, self.shift_, self.gram_diagonal_ = (
             model_file.vector(arrays, name, n) for name in ("gain", "shift", "gram_diagonal")
         )
-        if self.precision_.tile < len(self.items_) and self.precision_.tile % STRIP:
-            raise ValueError(f"tiles of {self.precision_.tile}")
         self.residual_, self.engine_ = model_file.fact(facts, "residual", float), str(facts["engine"])
         if self.half_life is not None:
             self.until_ = model_file.time_fact(facts, "until")
         self.on_device_ = self.quantized_rows_ = None
         if self.prior is not None:
-            self.prior_ = FittedPrior.from_state(arrays, facts, n)
+            if isinstance(self.precision_, PackedSymmetric):
+                self.prior_ = FittedPrior.from_state(arrays, facts, n)
+            else:
+                self.prior_ = SparsePrior.from_state(arrays, facts, self.precision_)
             self.prior_scale_ = model_file.vector(arrays, "prior_factor", n)
-        elif "prior_left" in arrays:
+        elif "prior_left" in arrays or "prior_images" in arrays:
             raise ValueError("it has factors of a prior, and no prior")
         if "row_codes" in arrays:
+            if not isinstance(self.precision_, PackedSymmetric):
+                raise ValueError("it has quantised rows of a P of which it has some entries alone")
             self.quantized_rows_ = QuantisedRows.from_arrays(self.precision_, arrays, self._right_factor)
+
+    def _weights(self) -> PackedWeights | SparseWeights:
+        """W, as whatever there is of P scores and ranks."""
+        if isinstance(self.precision_, SparsePrecision):
+            return SparseWeights(self.precision_, self.gain_, self.shift_, self._popularity_order, self.prior_scale_)
+        prior = self._prior_term(self.prior_scale_)
+        return PackedWeights(self.precision_, self.gain_, self.shift_, prior, self.on_device_, self.quantized_rows_)
+
+    def _weights_of(self, models: Sequence[Any]) -> PackedWeights | SparseWeights:
+        """W of each of several models that share P."""
+        gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
+        scales = None if self.prior_scale_ is None else np.stack([model.prior_scale_ for model in models])
+        if isinstance(self.precision_, SparsePrecision):
+            return SparseWeights(self.precision_, gains, shifts, self._popularity_order, scales)
+        # Models that share P share its copy on a device, whichever of them was sent there.
+        devices = (getattr(model, "on_device_", None) for model in models)
+        on_device = next((device for device in devices if device is not None), None)
+        return PackedWeights(self.precision_, gains, shifts, self._prior_term(scales), on_device)
 
     def _rank(
         self, matrix: csr_array, k: int, exclude_seen: bool, allowed: NDArray[np.bool_], report: ProgressCallback | None
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        return rank(
-            self.precision_, self.gain_, self.shift_, matrix,
-            k=k, exclude_seen=exclude_seen, allowed=allowed, on_device=self.on_device_,
-            rows=self.quantized_rows_, prior=self._prior_term(), report=report,
-        )  # fmt: skip
+        return self._weights().rank(matrix, k, exclude_seen, allowed, report)
 
     def _rank_group(
         self,
@@ -222,44 +259,32 @@ class PrecisionModel(Recommender):
         squares: NDArray[np.float64] | None,
         report: ProgressCallback | None,
     ) -> NDArray[np.int32]:
-        gains, shifts = (np.stack([getattr(model, name) for model in models]) for name in ("gain_", "shift_"))
-        # Models that share P share its copy on a device, whichever of them was sent there.
-        devices = (getattr(model, "on_device_", None) for model in models)
-        return rank(
-            self.precision_, gains, shifts, matrix, k=k, squares=squares, exact=False,
-            on_device=next((device for device in devices if device is not None), None),
-            prior=self._prior_term(models), report=report,
-        )[0]  # fmt: skip
+        return self._weights_of(models).rank_all(matrix, k, squares, report)
+
+    def _cold(self, indptr: NDArray[np.integer], indices: NDArray[np.integer]) -> NDArray[np.bool_]:
+        weights = self._weights()
+        return weights.cold(indptr, indices) if isinstance(weights, SparseWeights) else super()._cold(indptr, indices)
 
     @property
     def _right_factor(self) -> NDArray[np.float32] | None:
         """The right factor of a thin prior, which quantised rows hold once more."""
-        return None if self.prior_ is None else self.prior_.right
+        return self.prior_.right if isinstance(self.prior_, FittedPrior) else None
 
-    def _prior_term(self, models: Sequence[Any] = ()) -> PriorTerm | None:
-        """What the prior adds to W; with a row of scales for each of the models, if any are given."""
-        if self.prior_ is None or self.prior_scale_ is None:
+    def _prior_term(self, scale: NDArray[np.float64] | None) -> PriorTerm | None:
+        """What a prior of thin factors adds to W, if its columns are scaled like this."""
+        if scale is None or not isinstance(self.prior_, FittedPrior):
             return None
-        scale = np.stack([model.prior_scale_ for model in models]) if models else self.prior_scale_
         return PriorTerm(self.prior_.left, self.prior_.right, scale)
 
     @property
     def _shared_fit(self) -> tuple[object, ...] | None:
         if not hasattr(self, "precision_"):
             return None
-        # Of a prior the factors: how their columns are scaled is each model's own.
-        return self.precision_, *((None, None) if self.prior_ is None else (self.prior_.left, self.prior_.right))
+        return self.precision_, *((None,) if self.prior_ is None else self.prior_.factors)
 
     def _pair_scores(self, matrix: csr_array, pairs: csr_array) -> NDArray[np.float64]:
         """The exact scores of the columns stored in ``pairs``, row by row."""
-        packed, out = self.precision_, np.zeros(pairs.nnz)
-        run_slices(
-            score_pairs, user_bounds(matrix.shape[0]), *packed.stored(), self.gain_, self.shift_,
-            *prior_arrays(self._prior_term()),
-            matrix.indptr, matrix.indices, matrix.data.astype(packed.dtype, copy=False),
-            pairs.indptr, pairs.indices, out,
-        )  # fmt: skip
-        return out
+        return self._weights().pair_scores(matrix, pairs)
 
     def _shared_features(self, source: int, target: int) -> tuple[str, ...]:
         features = None if self.prior_ is None else self.prior_.features
@@ -268,9 +293,4 @@ class PrecisionModel(Recommender):
     def _contributions(
         self, columns: NDArray[np.int32], values: NDArray[np.floating], target: int
     ) -> tuple[NDArray[np.float64], float]:
-        packed = self.precision_
-        parts = np.zeros(len(columns))
-        weights = values.astype(packed.dtype, copy=False)
-        factors = prior_arrays(self._prior_term())
-        score = contributions(*packed.stored(), self.gain_, self.shift_, *factors, columns, weights, target, parts)
-        return parts, score
+        return self._weights().contributions(columns, values, target)

@@ -13,6 +13,7 @@ from deql.errors import ParameterError, Setting
 from deql.linalg.engines.stores import new_store
 from deql.models.fitted_prior import FittedPrior
 from deql.models.precision_model import PrecisionModel
+from deql.models.prune_report import Pruned
 from deql.rules import PriorDiagonals, popularity_scale, scale_columns
 
 __all__ = ["RuleModel"]
@@ -36,8 +37,15 @@ _FROM_FIT = (
 
 
 class RuleModel(PrecisionModel):
-    """Base of the models whose gain and shift follow from diag(P), D and hyper-parameters."""
+    """Base of the models whose gain and shift follow from diag(P), D and hyper-parameters.
 
+    Attributes
+    ----------
+    pruned_ : Pruned or None
+        Of a model that was made by pruning: how much of the larger one is left, and what that cost.
+    """
+
+    pruned_: Pruned | None = None
     _rule_kinds: ClassVar[tuple[type[RuleModel], ...]] = ()
     """What :meth:`with_rule` can make of any model: DEQL, then RDLAE, as the family says, which is built on this."""
 
@@ -87,8 +95,8 @@ class RuleModel(PrecisionModel):
                 of_columns = popularity_scale(self.item_counts_, self.popularity_power)
                 gain, shift, scale = self.prior_.weights(gain, shift, self._pull, diagonal, of_columns)
                 added = (np.abs(scale) * self.prior_.largest).max()
-            # |P_ji| ≤ √(P_ii·P_jj), so that this bounds every weight, and gain itself, which is cast to the type of P.
-            largest = np.abs(gain).max() * max(diagonal.max(), 1.0) + np.abs(shift).max() + added
+            # This bounds every weight, and gain itself, which is cast to the type of P.
+            largest = np.abs(gain).max() * max(self.precision_.largest, 1.0) + np.abs(shift).max() + added
         if not largest < np.finfo(self.dtype).max:
             culprit = "popularity_power" if self.popularity_power else "l2" if self.prior_ is None else "prior_weight"
             raise ParameterError(

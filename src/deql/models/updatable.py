@@ -16,6 +16,7 @@ from deql.data.recency import faded
 from deql.errors import Setting
 from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.linalg.planner.choose import engine_here
+from deql.models.fitted import OF_ITEMS
 from deql.models.fitted_prior import FittedPrior
 from deql.models.rule_model import RuleModel
 from deql.models.update_report import UpdateState
@@ -139,7 +140,7 @@ class Updatable(RuleModel):
             taken["fitted_params_"] = self.fitted_params_ | {"prior": prior}
             if self.prior is self.fitted_params_["prior"]:
                 taken["prior"] = prior
-        for cached in ("_item_index", "_title_index"):
+        for cached in OF_ITEMS:
             self.__dict__.pop(cached, None)
         self.__dict__.update(taken)  # at once, so that an interruption finds one model or the other
 
@@ -163,6 +164,8 @@ def describe_updatable(model: Updatable) -> str:
     'it has its data, on 2 users under salted hashes of their ids: interactions can be added and removed, users
     forgotten, items retired'
     """
+    if not model.precision_.whole:
+        return "it holds some entries of P alone: it cannot be updated, but fitted anew"
     if model._kept is None:
         can = "it can add whole new users (new_users=True, --new-users), and nothing that changes users it knows"
         if (kind := learned_prior(model)) is not None:

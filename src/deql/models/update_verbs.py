@@ -21,6 +21,8 @@ from deql.models.update_report import UpdatePlan, UpdateReport
 
 __all__ = ["UpdateVerbs"]
 
+_UPDATED = "be updated, but fitted anew"
+
 
 class UpdateVerbs(Updatable):
     """Verbs of the models that can be updated."""
@@ -165,6 +167,7 @@ class UpdateVerbs(Updatable):
         ('refit', 9.0)
         """
         self._check_fitted()
+        self._whole(_UPDATED)
         return age_model(self, moment(until, "until"))
 
     def attach_data(self, data: InteractionsLike, hash_users: bool = False) -> Self:
@@ -192,6 +195,8 @@ class UpdateVerbs(Updatable):
         >>> model.attach_data(data).update(forget_users=["c"]).plan.changes.forgotten_users
         1
         """
+        self._check_fitted()
+        self._whole(_UPDATED)
         attach_data(self, data, hash_users)
         return self
 
@@ -204,6 +209,7 @@ class UpdateVerbs(Updatable):
     ) -> Batch:
         """The batch with users under the ids that ``data_`` has."""
         self._check_fitted()
+        self._whole(_UPDATED)
         data = self.data_
         if (self.until_ is not None or (data is not None and data.times is not None)) and is_frame(added):
             added = as_interactions(added, time=True)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ def weights_after(model: Updatable, change: DataChange, given: Any, stage: Stage
         space = space.with_rows(csr_array(np.zeros((change.n_new_items, space.features.shape[1]), np.float32)))
     warm = _had(change)
     # The basis was learned from those that the table has; to others, without features, it is all one.
-    return fitted_weights(space, data.matrix, warm, ~warm)
+    return fitted_weights(space, data.blocks(), warm, ~warm)
 
 
 def updated_prior(

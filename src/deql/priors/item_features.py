@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,8 @@ from scipy.sparse import csr_array
 from deql._system.checks import check_range
 from deql._system.progress import ProgressCallback
 from deql._system.tables import counted
-from deql.data import Interactions
+from deql.data.matrices import widened
+from deql.data.partitions import Data, PartitionedInteractions, TrainingData
 from deql.errors import DataError, ParameterError, name_some, printable
 from deql.priors.feature_basis import ridge_basis
 from deql.priors.feature_columns import FeatureColumn, learn_column
@@ -124,7 +125,7 @@ class ItemFeatures(Prior):
         self._say(f"{table.name}: {told}")
         return used
 
-    def with_items(self, data: Interactions) -> Interactions:
+    def with_items(self, data: Data) -> Data:
         """The interactions with the table's other items as further columns, which nobody has."""
         table = self.opened
         if table.keys is None:
@@ -138,7 +139,7 @@ class ItemFeatures(Prior):
             )
         return with_columns(data, typed_ids(new, data.items, table.name), table)
 
-    def _further_rows(self, table: FeatureTable, data: Interactions) -> NDArray[np.int64]:
+    def _further_rows(self, table: FeatureTable, data: TrainingData) -> NDArray[np.int64]:
         """The rows of a matrix beyond the items, where these are numbers."""
         n, rows = data.n_items, table.n_rows
         numbered = data.items.dtype.kind == "i" and np.array_equal(data.items, np.arange(n))
@@ -150,19 +151,19 @@ class ItemFeatures(Prior):
         return np.arange(n, rows)
 
     def weights(
-        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+        self, data: TrainingData, *, device: str | None = None, report: ProgressCallback | None = None
     ) -> PriorWeights:
         """W₀ for the columns of the interactions."""
         table = self.opened
         rows = table.rows_of(data.items)
-        warm = np.bincount(data.matrix.indices, minlength=data.n_items) > 0
+        warm = data.item_counts > 0
         learned = warm & (rows >= 0)
         if not learned.any():
             raise DataError(f"{table.name} has none of the items that anybody has: there is nothing to learn from")
         columns = self._learn(table, rows[learned])
         features = encode(columns, table.take(rows))
         basis = ridge_basis(csr_array(features[learned]), self.l2, device=device, report=report)
-        weights = fitted_weights(FeatureSpace(columns, features, basis, 1.0), data.matrix, learned, ~warm)
+        weights = fitted_weights(FeatureSpace(columns, features, basis, 1.0), data.blocks(), learned, ~warm)
         self._tell(table, data, warm, rows, weights)
         return weights
 
@@ -183,7 +184,7 @@ class ItemFeatures(Prior):
     def _tell(
         self,
         table: FeatureTable,
-        data: Interactions,
+        data: TrainingData,
         warm: NDArray[np.bool_],
         rows: NDArray[np.int64],
         weights: PriorWeights,
@@ -209,7 +210,7 @@ class ItemFeatures(Prior):
 
 
 def fitted_weights(
-    space: FeatureSpace, matrix: csr_array, learned: NDArray[np.bool_], cold: NDArray[np.bool_]
+    space: FeatureSpace, blocks: Iterable[csr_array], learned: NDArray[np.bool_], cold: NDArray[np.bool_]
 ) -> PriorWeights:
     """W₀ of features, as strong as fits the interactions best.
 
@@ -217,27 +218,30 @@ def fitted_weights(
     ----------
     space : FeatureSpace
         Of any strength.
-    matrix : csr_array
-        R, users × items.
+    blocks : iterable of csr_array
+        R, users × items, in blocks of rows.
     learned, cold : ndarray of bool
         Which items the basis was learned from, and which nobody has.
     """
     unscaled = replace(space, strength=1.0).weights(learned)
     # Of columns that nobody has the interactions say nothing.
     to_fit = replace(unscaled, scale=unscaled.scale * learned, diagonal=unscaled.diagonal * learned)
-    return replace(space, strength=max(fitted_scale(matrix, to_fit), 0.0)).weights(learned, cold)
+    return replace(space, strength=max(fitted_scale(blocks, to_fit), 0.0)).weights(learned, cold)
 
 
-def with_columns(data: Interactions, items: NDArray[Any], table: FeatureTable) -> Interactions:
+def with_columns(data: Data, items: NDArray[Any], table: FeatureTable) -> Data:
     """The interactions with further items that nobody has; titles as far as the data or the table have them."""
     if not len(items) and (table.titles is None or data.titles is not None):
         return data
     everything = np.concatenate([data.items, items])
-    shape = (data.n_users, len(everything))
-    matrix = csr_array((data.matrix.data, data.matrix.indices, data.matrix.indptr), shape=shape)
     titles = data.titles
     if titles is not None or table.titles is not None:
         titles = table.titles_of(everything)
         if data.titles is not None:
             titles[: data.n_items] = data.titles
-    return replace(data, matrix=matrix, items=everything, titles=titles)
+    grown: dict[str, Any] = {"items": everything, "titles": titles}
+    if isinstance(data, PartitionedInteractions):
+        grown["item_counts"] = np.concatenate([data.item_counts, np.zeros(len(items), np.int64)])
+    else:
+        grown["matrix"] = widened(data.matrix, (data.n_users, len(everything)))
+    return replace(data, **grown)

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, diags_array
 from deql._system.checks import check_range, check_whole
 from deql._system.progress import ProgressCallback
 from deql.data import Interactions
+from deql.data.partitions import PartitionedInteractions, TrainingData
 from deql.errors import DataError, ParameterError
 from deql.linalg.eigenvectors import leading_eigenvectors
 from deql.linalg.sparse_product import GramOperator
@@ -71,9 +72,13 @@ class LowPass(Prior):
         check_range("power_out", self.power_out, -np.inf, np.inf)
 
     def weights(
-        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+        self, data: TrainingData, *, device: str | None = None, report: ProgressCallback | None = None
     ) -> PriorWeights:
         """W₀ for the columns of the interactions."""
+        if isinstance(data, PartitionedInteractions):
+            raise DataError(
+                "a low pass needs all interactions in memory at once: fit on data.to_interactions(), or leave it out"
+            )
         basis = LowPassBasis.of(data, self.rank, device=device, report=report)
         return basis.weights(self.rank, self.power_in, self.power_out)
 

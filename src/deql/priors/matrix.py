@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, issparse
 from deql._system.formatting import show_bytes
 from deql._system.machine import free_memory
 from deql._system.progress import ProgressCallback
-from deql.data import Interactions
+from deql.data.partitions import TrainingData
 from deql.errors import DataError, ParameterError, TooLargeError, name_some
 from deql.priors.prior import Prior, PriorWeights
 
@@ -48,7 +48,7 @@ class Matrix(Prior):
         return f"Matrix({', '.join(words)})"
 
     def weights(
-        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+        self, data: TrainingData, *, device: str | None = None, report: ProgressCallback | None = None
     ) -> PriorWeights:
         """W₀ for the columns of the interactions."""
         n = data.n_items
@@ -70,6 +70,10 @@ class Matrix(Prior):
             check_room(n)
         left, *right = (_real_numbers(one, data) for one in given)
         return PriorWeights(left, right[0] if right else None, np.ones(n), np.zeros(n))
+
+    @property
+    def is_whole(self) -> bool:
+        return not _is_pair(self.W)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -148,7 +152,7 @@ def _shape(given: Any) -> str:
     return f"({', '.join(map(str, np.shape(given)))})"
 
 
-def _real_numbers(given: Any, data: Interactions) -> NDArray[np.float32]:
+def _real_numbers(given: Any, data: TrainingData) -> NDArray[np.float32]:
     """An array as float32, a row for each item."""
     try:
         if hasattr(given, "columns") or isinstance(given, np.ma.MaskedArray):

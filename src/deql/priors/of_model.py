@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deql._system.callers import levels_to_the_caller
 from deql._system.progress import ProgressCallback
-from deql.data import Interactions
+from deql.data.partitions import TrainingData
 from deql.errors import DataError, ParameterError, name_some
 from deql.io.container import pack_text
 from deql.priors.matrix import check_room
@@ -59,7 +59,7 @@ class Model(Prior):
         return self
 
     def weights(
-        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+        self, data: TrainingData, *, device: str | None = None, report: ProgressCallback | None = None
     ) -> PriorWeights:
         """W₀ for the columns of the interactions."""
         other: _Weighted = self.other
@@ -93,6 +93,10 @@ class Model(Prior):
         whole = np.zeros((n, n), np.float32)
         whole[np.ix_(mine, mine)] = other.weights()[np.ix_(theirs, theirs)]
         return PriorWeights(whole, None, np.ones(n), np.zeros(n))
+
+    @property
+    def is_whole(self) -> bool:
+        return not hasattr(self.other, "left_")
 
     @property
     def config(self) -> dict[str, Any]:

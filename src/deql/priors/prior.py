@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from deql._system.describe import short_repr
 from deql._system.progress import ProgressCallback
-from deql.data import Interactions
+from deql.data.partitions import Data, TrainingData
 from deql.io.container import digest
 
 if TYPE_CHECKING:
@@ -64,24 +64,30 @@ class Prior(ABC):
 
     __repr__ = short_repr
 
-    def with_items(self, data: Interactions) -> Interactions:
+    def with_items(self, data: Data) -> Data:
         """The interactions with the items that only the prior knows as further columns, which nobody has."""
         return data
 
     @abstractmethod
     def weights(
-        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+        self, data: TrainingData, *, device: str | None = None, report: ProgressCallback | None = None
     ) -> PriorWeights:
         """W₀ for the columns of the interactions.
 
         Parameters
         ----------
-        data : Interactions
+        data : Interactions or PartitionedInteractions
+            Of the latter there is no ``matrix``; whoever can do with rows part by part goes through its ``blocks()``.
         device : str, optional
             Such as ``"cuda"``: where a fit computes, and long work may be done; in memory if not given.
         report : callable, optional
             Called as ``report(done, total)`` during long work.
         """
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether W₀ is known, before it is made, to be n × n numbers and not two thin factors."""
+        return False
 
     @property
     @abstractmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from deql._system.progress import ProgressCallback
-from deql.data import Interactions
+from deql.data.partitions import TrainingData
 from deql.errors import ParameterError
 from deql.priors.low_pass import LowPass
 from deql.priors.prior import Prior
@@ -35,7 +35,7 @@ class SavedPrior(Prior):
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def with_items(self, data: Interactions) -> NoReturn:
+    def with_items(self, data: TrainingData) -> NoReturn:
         """Raise ParameterError: there is nothing to make weights from. (This is asked before an earlier fit goes.)"""
         raise ParameterError(
             f"the model file kept what its prior made, not the prior ({self.name}): give prior=… again to fit anew",
@@ -43,7 +43,7 @@ class SavedPrior(Prior):
         )
 
     def weights(
-        self, data: Interactions, *, device: str | None = None, report: ProgressCallback | None = None
+        self, data: TrainingData, *, device: str | None = None, report: ProgressCallback | None = None
     ) -> NoReturn:
         """Raise ParameterError, likewise."""
         self.with_items(data)

@@ -70,9 +70,11 @@ class Explanation(Sequence[Contribution]):
         One for each item of the history, or the k largest of them.
     rest : float
         What the parts leave: the sum of those left out because of k, and the item's own popularity
-        where that is the score (:class:`deql.Popularity`, or an empty history). Otherwise 0.
+        where that is the score (:class:`deql.Popularity`, or ``from_popularity``). Otherwise 0.
     titles : dict or None
         What people call the items, by id, if the model knows.
+    from_popularity : bool
+        Whether the history says nothing of other items, so that ``recommend`` gives the popularity order.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Explanation(Sequence[Contribution]):
     parts: tuple[Contribution, ...]
     rest: float = 0.0
     titles: dict[Any, str] | None = field(default=None, compare=False)
+    from_popularity: bool = False
 
     @overload
     def __getitem__(self, index: int) -> Contribution: ...

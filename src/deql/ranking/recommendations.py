@@ -24,7 +24,8 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float64]]):
     scores : ndarray of float64, users × k
         Exact scores; for users without a usable history the share of users who have the item.
     from_popularity : ndarray of bool
-        True for cold-start users, whose history was empty or unknown: their row is the fallback, the popularity order.
+        True for cold-start users, whose history was empty or unknown, or has no weight for any other item: their row is
+        the fallback, the popularity order.
     titles : ndarray of str or None
         What people call the items, if the model was fitted on interactions with titles.
     users : ndarray

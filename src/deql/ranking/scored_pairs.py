@@ -30,7 +30,8 @@ class ScoredPairs(Sequence[NDArray[np.float64]]):
     bounds : ndarray of int64
         Row r has the items ``bounds[r]`` … ``bounds[r + 1] − 1``.
     from_popularity : ndarray of bool
-        True for rows without a known item in their history: their scores are the share of users who have the item.
+        True for rows whose history has no known item, or none that has a weight for another: their scores are the share
+        of users who have the item.
     titles : ndarray of str or None
         What people call the items.
 

@@ -14,6 +14,7 @@ from scipy.sparse import csc_array
 from deql._system.checks import check_range, check_whole
 from deql._system.progress import stages
 from deql.data import Interactions
+from deql.data.partitions import TrainingData
 from deql.errors import DataError
 from deql.linalg.gram import check_size, user_weights, weighted_diagonal
 from deql.linalg.sparse_gram import sparse_gram
@@ -76,11 +77,11 @@ class SLIM(ExplicitAutoencoder):
         check_range("user_power", self.user_power, -np.inf, np.inf)
         check_whole("max_sweeps", self.max_sweeps)
 
-    def _fit(self, data: Interactions, learn: Callable[..., None]) -> Self:
+    def _fit(self, data: TrainingData, learn: Callable[..., None]) -> Self:
         start = self._start(data) if self.warm_start and hasattr(self, "weights_") else None
         return super()._fit(data, partial(learn, start=start))
 
-    def _start(self, data: Interactions) -> csc_array:
+    def _start(self, data: TrainingData) -> csc_array:
         """The weights of the fit before, of the items in ``data`` and in their order."""
         scale = popularity_scale(self.item_counts_, self.fitted_params_["popularity_power"])
         before = csc_array(self.weights_, dtype=np.float64, copy=True)
