@@ -229,11 +229,11 @@ class TestSeveralModels:
         assert len({result.means["ndcg@20"] for result in together.values()}) > 1
 
     def test_that_share_p_take_one_pass(self, split, models, monkeypatch):
-        from deql.models import precision_model
+        from deql.models import packed_weights
 
         shapes = []
-        original = precision_model.rank
-        monkeypatch.setattr(precision_model, "rank", lambda P, gain, *rest, **named: (
+        original = packed_weights.rank
+        monkeypatch.setattr(packed_weights, "rank", lambda P, gain, *rest, **named: (
             shapes.append(gain.shape), original(P, gain, *rest, **named))[1])  # fmt: skip
         evaluate(models, split.test)
         n = split.train.n_items

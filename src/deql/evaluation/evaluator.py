@@ -31,10 +31,14 @@ __all__ = [
     "MetricAccumulator",
     "Models",
     "RankedSlice",
+    "Target",
+    "accumulate",
     "check_metrics",
+    "encode_target",
     "evaluate",
     "group_models",
     "ranked_slices",
+    "users_to_evaluate",
 ]
 
 _LIST_ENTRIES = 2**24
@@ -97,15 +101,7 @@ def evaluate(
     check_metrics(models, wanted)
     for one in models:
         one._check_fitted()
-    if not isinstance(target, HeldOut):
-        target = _new_users(models, target)
-    sizes = np.diff(target.held_out.matrix.indptr)
-    evaluated = sizes > 0
-    if not evaluated.any():
-        raise DataError("no user has anything held out, so there is nothing to evaluate")
-    skipped = int(np.count_nonzero(~evaluated))
-    if skipped:
-        target = HeldOut(target.seen.take_users(evaluated), target.held_out.take_users(evaluated))
+    target, skipped = users_to_evaluate(models, target)
     found: dict[int, Evaluation] = {}
     with stages(any(one.progress for one in models)) as stage:
         for group in group_models(models):
@@ -116,6 +112,19 @@ def evaluate(
     if isinstance(model, Mapping):
         return dict(zip(model, in_order, strict=True))
     return in_order if isinstance(model, Sequence) else in_order[0]
+
+
+def users_to_evaluate(models: Sequence[Recommender], target: Target) -> tuple[HeldOut, int]:
+    """The users who have something held out, and how many others there are."""
+    if not isinstance(target, HeldOut):
+        target = _new_users(models, target)
+    evaluated = np.diff(target.held_out.matrix.indptr) > 0
+    if not evaluated.any():
+        raise DataError("no user has anything held out, so there is nothing to evaluate")
+    skipped = int(np.count_nonzero(~evaluated))
+    if skipped:
+        target = HeldOut(target.seen.take_users(evaluated), target.held_out.take_users(evaluated))
+    return target, skipped
 
 
 def _new_users(models: Sequence[Recommender], data: InteractionsLike) -> HeldOut:
@@ -161,11 +170,27 @@ def _evaluate_group(
     report: ProgressCallback | None,
 ) -> list[tuple[dict[str, float], dict[str, NDArray[np.float64]]]]:
     """Means and users' values under each model of a group, in the order of the models."""
-    first = models[0]
-    seen = encode_histories(target.seen, first._item_index, first.items_, strict=False)
-    truth = encode_histories(
-        target.held_out, first._item_index, first.items_, strict=False, where="what is held out, and counted as missed"
+    return [one.result(target.seen.matrix.nnz) for one in accumulate(models, target, wanted, report)]
+
+
+def encode_target(model: Recommender, target: HeldOut) -> tuple[csr_array, csr_array]:
+    """What is seen and what is held out in a model's columns, with a warning of what it does not know."""
+    index, items = model._item_index, model.items_
+    missed = "what is held out, and counted as missed"
+    return (
+        encode_histories(target.seen, index, items, strict=False),
+        encode_histories(target.held_out, index, items, strict=False, where=missed),
     )
+
+
+def accumulate(
+    models: list[Recommender],
+    target: HeldOut,
+    wanted: Mapping[str, tuple[Metric, int]],
+    report: ProgressCallback | None,
+) -> list[MetricAccumulator]:
+    """The metrics of each model of a group on users who all have something held out."""
+    seen, truth = encode_target(models[0], target)
     counts = np.diff(target.held_out.matrix.indptr).astype(np.int64)
     accumulators = [MetricAccumulator(wanted, counts, model.item_counts_, model.n_users_) for model in models]
     depth = max(1, *(k for _, k in wanted.values()))
@@ -178,7 +203,7 @@ def _evaluate_group(
             errors = _squared_errors(models, ranked.squares, target, rows, seen[rows], truth[rows])
         for accumulator, columns, hit, error in zip(accumulators, ranked.columns, hits, errors, strict=True):
             accumulator.add(rows, columns, hit, error)
-    return [accumulator.result(target.seen.matrix.nnz) for accumulator in accumulators]
+    return accumulators
 
 
 def _squared_errors(
@@ -251,7 +276,8 @@ def ranked_slices(
     models : sequence of fitted models
         A group of :func:`group_models`.
     matrix : csr_array
-        Histories in the models' columns. A user without any, a cold start, gets the popularity fallback.
+        Histories in the models' columns. One that is empty, or speaks for no other item, is a cold start and gets the
+        popularity fallback.
     k : int
         Length of the lists.
     squares : bool
@@ -261,7 +287,7 @@ def ranked_slices(
         Called as ``report(done, total)``.
     """
     model, users = models[0], matrix.shape[0]
-    k = min(k, len(model.items_))
+    k, everything = min(k, len(model.items_)), np.ones(len(model.items_), bool)
     per_slice = max(_LEAST_USERS, min(_MOST_USERS, _LIST_ENTRIES // (k * len(models))))
     slices = -(-users // per_slice)
     bounds = np.linspace(0, users, slices + 1).astype(int).tolist()
@@ -274,9 +300,10 @@ def ranked_slices(
 
         sums = np.zeros((len(models), last - first)) if squares else None
         columns = model._rank_group(models, part, k, sums, None if report is None else tell)
-        cold = np.diff(part.indptr) == 0
-        if cold.any():
-            columns[:, cold] = model._popular(k, np.ones(len(model.items_), bool))[0]
+        for ruled, listed in zip(models, columns, strict=True):
+            cold = ruled._cold(part.indptr, part.indices)
+            if cold.any():
+                listed[cold] = ruled._popular_lists(part[cold], k, True, everything)[0]
         yield RankedSlice(slice(first, last), columns, sums)
 
 
@@ -335,6 +362,19 @@ class MetricAccumulator:
                 self._times[text] += np.bincount(near[near != NO_ITEM], minlength=len(self._item_counts))
             else:
                 self._per_user[text][rows] = errors
+
+    def sums(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.int64]]]:
+        """What :meth:`join` takes: users' values so far, and how often each item was listed."""
+        return self._per_user, self._times
+
+    def join(
+        self, rows: slice, per_user: Mapping[str, NDArray[np.float64]], times: Mapping[str, NDArray[np.int64]]
+    ) -> None:
+        """The users in ``rows``, as another one of the same metrics has their :meth:`sums`."""
+        for text, values in per_user.items():
+            self._per_user[text][rows] = values
+        for text, counts in times.items():
+            self._times[text] += counts
 
     def result(self, seen: int) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
         """Means and users' values; ``seen`` is the number of seen interactions."""

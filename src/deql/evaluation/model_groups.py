@@ -14,6 +14,7 @@ from deql.errors import DeqlError, ParameterError
 from deql.evaluation.evaluation_result import Evaluation
 from deql.evaluation.evaluator import check_metrics, evaluate
 from deql.linalg.engines.engine import Engine
+from deql.linalg.planner.choose import as_engine
 from deql.models.base import NOT_SERIALISED, Recommender
 from deql.priors.specs import prior_parameters
 from deql.split import HeldOut
@@ -72,19 +73,23 @@ def model_spec(model: Recommender) -> str:
     """A model as it is typed on the command line, to the last digit, so that it reads back the same.
 
     Its own parameters and those of its prior are all there, those that all models share where they were changed;
-    where it is fitted (the engine) is not.
+    where it is fitted (the engine) is not, unless that makes it another model.
 
     Examples
     --------
     >>> import deql
     >>> model_spec(deql.DEQL(l2=30.0, dropout=0.1 + 0.2, popularity_power=0.1))
     'deql:l2=30,dropout=0.30000000000000004,b=0.5,popularity_power=0.1'
+    >>> model_spec(deql.EASE(l2=30.0, engine=deql.engines.Neighbours(k=200)))
+    'ease:l2=30,engine=neighbours,k=200'
     """
+    exact = as_engine(getattr(model, "engine", "auto")).exact
     defaults = {field.name: field.default for field in spec_fields(model) if field.kw_only or field.type == "bool"}
     words = []
     for name, value in parameters(model).items():
         of_prior = name.startswith("prior")
-        if name in ("engine", "arithmetic") or value is None or (value == defaults.get(name) and not of_prior):
+        of_place = name == "arithmetic" or (name == "engine" and exact)
+        if of_place or value is None or (value == defaults.get(name) and not of_prior):
             continue
         words.append(name if value is True else f"{name}={written(value)}")
     return type(model).__name__.lower() + (f":{','.join(words)}" if words else "")
