@@ -28,6 +28,7 @@ from deql.priors import LowPass
         ),
         ("deql:prior=lowpass:rank=64,prior_power_in=.3", deql.DEQL(prior=LowPass(64, 0.3))),
         ("deql:prior=none", deql.DEQL()),
+        ("ease:engine=neighbours,k=50", deql.EASE(engine=deql.engines.Neighbours(k=50))),
         ("deql:prior=none,prior_weight=0.5", deql.DEQL(prior_weight=0.5)),
     ],
 )

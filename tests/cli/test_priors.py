@@ -226,6 +226,12 @@ class TestAddItems:
         assert facts == {"added": 2, "items": 9, "file": str(again), "bytes": again.stat().st_size}
         assert len(deql.load(again).items_) == 9
 
+    def test_replace_a_model_in_shards(self, capsys, folder):
+        deql.load(folder / "films.deql").save(folder / "shards", shards=True)
+        facts, _ = answer(capsys, "add-items", folder / "shards", folder / "new.csv", "-o", folder / "shards")
+        assert facts["bytes"] == sum(file.stat().st_size for file in (folder / "shards").iterdir())
+        assert len(deql.load(folder / "shards").items_) == 9
+
     @pytest.mark.parametrize(
         ("model", "table", "message"),
         [

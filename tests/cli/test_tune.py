@@ -82,6 +82,13 @@ class TestTune:
         assert facts["journal"] == str(tmp_path / "shop.tuning.jsonl")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.deql", "shop.tuning.jsonl"]
 
+    def test_a_model_in_shards_is_replaced_by_one(self, capsys, folder, tmp_path):
+        out = tmp_path / "shop.deql"
+        deql.Popularity().fit(deql.load_split(folder / "events.split").train).save(out, shards=True)
+        facts = answer(capsys, "tune", folder / "events.split", "-o", out, *AXES)
+        assert facts["bytes"] == sum(file.stat().st_size for file in out.iterdir())
+        assert deql.load(out).l2 == facts["best"]["l2"]
+
     def test_a_table_is_split_and_the_command_that_judges_is_shown(self, capsys, folder, tmp_path):
         data = tmp_path / "my events.csv"
         data.write_bytes((folder / "events.csv").read_bytes())

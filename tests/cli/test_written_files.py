@@ -208,6 +208,38 @@ def test_a_link_in_a_circle_is_no_traceback(capsys, place):
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_a_model_in_shards_is_a_folder(capsys, place):
+    """Known before the fit, which would be lost."""
+    command = ["fit", "DATA", "-m", "popularity", "--shards", "-o", "TARGET"]
+    data = place / "goods.csv"
+    (place / "other.deql").write_text("mine")
+    said = refused_and_unchanged(capsys, place, command, DATA=data, TARGET=place / "other.deql")
+    assert said.endswith("other.deql is a file: name a folder to save the model in, or remove it")
+    said = refused_and_unchanged(capsys, place, command, DATA=data, TARGET=place / "parts")
+    assert "parts is a folder with other files in it" in said
+    said = refused_and_unchanged(capsys, place, command, DATA=data, TARGET=place / "no" / "m.deql")
+    assert "there is no folder" in said
+    (place / "empty").mkdir()
+    for more in (["--shards"], ["--shards"], []):  # a new model, another in its place, and that without being asked
+        answer(capsys, "fit", data, "-m", "popularity", "-o", place / "empty", *more)
+        assert deql.load(place / "empty").n_users_ == 30
+    (place / "bare").mkdir()
+    said = refused_and_unchanged(capsys, place, command[:4] + command[5:], DATA=data, TARGET=place / "bare")
+    assert "bare is a folder: name a file to write" in said
+    said = refused_and_unchanged(
+        capsys, place, ["evaluate", "DATA", "popularity", "--report", "TARGET"], DATA=data, TARGET=place / "empty"
+    )
+    assert "empty is a folder: name a file to write" in said
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_model_folder_that_may_not_be_written_is_told(capsys, place):
+    (place / "closed").mkdir(mode=0o500)
+    command = ["fit", "DATA", "-m", "popularity", "--shards", "-o", "TARGET"]
+    said = refused_and_unchanged(capsys, place, command, DATA=place / "goods.csv", TARGET=place / "closed")
+    assert "may not be written to, so a model cannot be made there" in said
+
+
 @pytest.mark.parametrize("command", ["fit", "data split", "tune"])
 def test_a_dash_is_no_file(capsys, place, monkeypatch, command):
     monkeypatch.chdir(place)

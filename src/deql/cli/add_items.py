@@ -12,6 +12,7 @@ from deql.cli.options import AsJson, ModelFile
 from deql.cli.output import file_size, print_json
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
+from deql.io.model_file import model_bytes
 from deql.models import load
 
 __all__ = ["add_items"]
@@ -31,7 +32,7 @@ def add_items(
     """Put new items into a model that was fitted with item features. No fit."""
     if out is None:
         raise ParameterError(f"say with -o where to save the model: -o {model_file} replaces it, whole or not at all")
-    check_outputs(out, inputs=[features])
+    check_outputs(model=out, inputs=[features])
     model: Any = load(model_file)
     prior = getattr(model, "prior_", None)
     if prior is None or prior.features is None:
@@ -44,6 +45,6 @@ def add_items(
     model.save(out, quantized_rows=model.quantized_rows_ is not None)
     added, items = len(model.items_) - before, len(model.items_)
     if json:
-        print_json({"added": added, "items": items, "file": str(out), "bytes": out.stat().st_size})
+        print_json({"added": added, "items": items, "file": str(out), "bytes": model_bytes(out)})
     else:
         print(f"{counted(added, 'item', 'items')} added, {items:,} in all, and saved as {out} ({file_size(out)})")

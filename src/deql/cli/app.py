@@ -36,6 +36,7 @@ COMMANDS = {
     "recommend": "Recommend items for a history, for users by id, or for every user of a table.",
     "similar": "Items that having ITEM speaks for most.",
     "explain": "Why ITEM is recommended after HISTORY: parts that add up to its score exactly.",
+    "prune": "Keep the largest weights of each item, and say what leaving out the others costs. No fit.",
     "add-items": "Put new items into a model that was fitted with item features. No fit.",
     "update": "Follow changes of the data without a fit: interactions come and go, users are forgotten, items retired.",
     "verify": "Check by a fit that a model has forgotten the users of a certificate.",
@@ -46,6 +47,7 @@ COMMANDS = {
 DATA_COMMANDS = {
     "info": "Read a table and say what is in it: columns, counts, sparsity, how uneven it is; or the parts of a split.",
     "convert": "Read a table, clean it, and write it in another format.",
+    "partition": "Read a table that may be larger than memory into files that each hold whole users.",
     "split": "Read a table, clean it, split it for honest evaluation, and save the split.",
     "prepare": "Prepare one of the paper's data sets as the paper did, and say how its counts compare.",
 }

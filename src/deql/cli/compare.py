@@ -21,6 +21,7 @@ from deql.evaluation.comparison_result import Comparison
 from deql.evaluation.model_groups import model_spec
 from deql.evaluation.result_tables import comparison_grid, comparison_legend, significance_grids
 from deql.io.atomic import write_text
+from deql.linalg.engines.neighbours import Neighbours
 from deql.models import CustomLinear
 from deql.priors.saved import SavedPrior
 from deql.priors.specs import PRIOR_KINDS, prior_kind
@@ -85,6 +86,12 @@ def compare(
         if isinstance(named[name], CustomLinear):
             raise ParameterError(
                 f"{name} has weights of its own, which cannot be fitted anew on every split: use deql evaluate"
+            )
+        precision, engine = getattr(named[name], "precision_", None), getattr(named[name], "engine_", "")
+        if precision is not None and not precision.whole and engine != Neighbours.name:
+            raise ParameterError(
+                f"{name} is pruned, and a fit on every split would not be: use deql evaluate, or say "
+                f"{model_spec(named[name])} to compare what it was pruned from"
             )
         prior = getattr(named[name], "prior", None)
         if isinstance(prior, SavedPrior):

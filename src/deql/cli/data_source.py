@@ -10,9 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
-from deql.cli.options import Seed, TableOptions
+from deql.cli.options import Seed, TableOptions, check_several
 from deql.cli.output import option_name
 from deql.data import Interactions
+from deql.data.partition_folder import is_partition_folder
+from deql.data.partitions import PartitionedInteractions
+from deql.data.read_partitions import read_partitions
 from deql.data.readers.split_folder import is_published_split, split_files
 from deql.errors import DataError, ParameterError
 from deql.metrics import parse_metrics
@@ -20,7 +23,7 @@ from deql.split import PROTOCOLS, TIMED, Split, k_fold, load_split, make_splits
 
 __all__ = [
     "Data", "Metrics", "Models", "ProtocolName", "RepeatedProtocolName", "Report", "SplitOptions", "as_split",
-    "metric_list", "open_source", "typed_options",
+    "metric_list", "open_partitions", "open_source", "typed_options",
 ]  # fmt: skip
 
 
@@ -84,6 +87,15 @@ class SplitOptions:
         return typed
 
 
+def open_partitions(path: Path, table: TableOptions) -> PartitionedInteractions:
+    """The interactions of a folder of partitions, which were read and cleaned when it was made."""
+    if typed := table.typed():
+        raise ParameterError(f"{path} is partitioned already: leave out {option_name(next(iter(typed)))}")
+    data = read_partitions(path)
+    check_several(path, data)
+    return data
+
+
 _FOR_SPLIT_FOLDERS = {
     "user", "item", "weight", "time", "items", "min_weight", "format", "header", "ids", "on_missing", "max_unpacked",
     "encoding",
@@ -104,6 +116,8 @@ def open_source(
     Options for cleaning and splitting belong to tables only, and those for reading to tables and folders with
     tables; with other splits they are an error rather than without effect.
     """
+    if is_partition_folder(path):
+        raise DataError(f"{path} is a folder of partitions, which can be fitted on: name a table or a split here")
     folder = bool(split_files(path))
     if not folder and not _is_container(path):
         return table.read(path, quiet=quiet, find_time=find_time or protocol in TIMED)

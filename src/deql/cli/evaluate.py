@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import polars as pl
 import typer
 
-from deql import evaluation
+from deql import cluster, evaluation
 from deql._system.tables import Cell, Grid, number
 from deql.cli import data_source
 from deql.cli.model_specs import parse_specs, spec_files
@@ -61,6 +61,10 @@ def evaluate(
     metrics: data_source.Metrics = "recall@20,ndcg@20",
     on: Annotated[Part, typer.Option(help="Which users to evaluate on.")] = "test",
     protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Have a Dask cluster evaluate model files: its address.", metavar="ADDRESS"),
+    ] = None,
     *,
     output: EvaluationOutputs,
     split_options: data_source.SplitOptions,
@@ -70,6 +74,10 @@ def evaluate(
     wanted = data_source.metric_list(metrics)
     named, loaded = parse_specs(models)
     output.check(data, table.items, *spec_files(models))
+    if scheduler is not None and (unfitted := [name for name in named if name not in loaded]):
+        raise ParameterError(
+            f"--scheduler evaluates model files that the workers see: fit {unfitted[0]} first, and name its file"
+        )
     chosen = split_options.chosen(protocol)
     timed = any(model._needs_times for name, model in named.items() if name not in loaded)
     found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=timed)
@@ -87,7 +95,11 @@ def evaluate(
     fresh = {name: model for name, model in named.items() if name not in loaded}
     tell = (lambda names: say(f"fitting {names}")) if progress_wanted() else None
     results: dict[str, Evaluation] = fit_and_evaluate(fresh, split.train, target, measured, tell)
-    results |= {name: evaluation.evaluate(named[name], target, measured) for name in loaded}
+    if scheduler is None:
+        results |= {name: evaluation.evaluate(named[name], target, measured) for name in loaded}
+    else:
+        for name, file in zip(named, spec_files(models), strict=True):
+            results[name] = cluster.evaluate(file, target, measured, scheduler, progress=progress_wanted())
     results = {name: results[name] for name in named}
     if output.json:
         print_json(_facts(data, split, on, named, results, wanted, output.intervals))

@@ -27,11 +27,11 @@ def explain(
     """Why ITEM is recommended after HISTORY: parts that add up to its score exactly."""
     model = load(model_file)
     why = model.explain(parse_history(model, history, False), find_item(model, item), k=k)
-    if not why.parts:
-        say("note: no known item in the history, so the score is the item's popularity")
+    if why.from_popularity:
+        say("note: nothing in the history is known and speaks for another item, so the score is the item's popularity")
     if json:
         print_json({
-            **item_facts(model, why.item), "score": why.score, "rest": why.rest, "from_popularity": not why.parts,
+            **item_facts(model, why.item), "score": why.score, "rest": why.rest, "from_popularity": why.from_popularity,
             "parts": [_part_facts(model, part) for part in why],
         })  # fmt: skip
     else:

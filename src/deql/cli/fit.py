@@ -11,15 +11,24 @@ from typing import Annotated, Any
 import typer
 
 import deql
-from deql.cli.data_source import open_source
-from deql.cli.engine_options import EngineOptions, fit_resumably, kept_until_saved
+from deql.cli.data_source import open_partitions, open_source
+from deql.cli.engine_options import (
+    EngineOptions,
+    cluster_words,
+    engine_option,
+    fit_resumably,
+    kept_until_saved,
+)
 from deql.cli.model_specs import MODEL_KINDS, parse_spec, spec_files, typed_parameters
 from deql.cli.options import AsJson, HashUsers, KeepData, TableOptions, with_options
-from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say
+from deql.cli.output import file_size, option_name, print_json, print_words, progress_wanted, say, sizes
 from deql.cli.prior_options import PriorOptions, fitted_facts, fitted_words, planned_columns, planned_words
 from deql.cli.written_files import check_outputs
+from deql.data.partition_folder import is_partition_folder
+from deql.data.partitions import PartitionedInteractions, TrainingData
 from deql.errors import ParameterError, TileFileError
 from deql.evaluation.model_groups import parameters
+from deql.io.model_file import model_bytes
 from deql.linalg.engines.tile_folder import remove_tiles
 from deql.linalg.planner.choose import as_engine, engine_from_config
 from deql.models import DEQL
@@ -37,7 +46,8 @@ def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="Table with a row for each interaction, or a split, whose training part counts.", metavar="DATA"
+            help="Table with a row for each interaction, folder of partitions, or split, whose training part counts.",
+            metavar="DATA",
         ),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write.")] = None,
@@ -68,6 +78,9 @@ def fit(
     dtype: Annotated[str | None, typer.Option(help="float32 or float64.")] = None,
     keep_data: KeepData = False,
     hash_users: HashUsers = False,
+    shards: Annotated[
+        bool, typer.Option("--shards", help="Save the model as a folder, P in several files of about 1 GiB.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
     ] = False,
@@ -89,27 +102,34 @@ def fit(
     estimator: Any = None if auto else _estimator(model, chosen, engines.parameters(), priors)
     if dry_run and not isinstance(estimator, LinearAutoencoder):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
+    asked = estimator.engine if isinstance(estimator, LinearAutoencoder) else "auto"
+    tiles = engines.tiles(out, asked)
     if out is not None:
-        check_outputs(out, inputs=[data, table.items, *spec_files([model]), *priors.files()], tiles=engines.tiles(out))
+        read = [data, table.items, *spec_files([model]), *priors.files()]
+        check_outputs(model=out, shards=shards, inputs=read, tiles=tiles, shared=engines.shared(asked))
     elif not dry_run:
         raise ParameterError("say with -o where to save the model, or ask for --dry-run")
     engines.use()
     timed = half_life is not None or (estimator is not None and estimator._needs_times)
-    source = open_source(data, table, None, {}, quiet=json, find_time=timed)
+    source: Split | TrainingData
+    if is_partition_folder(data):
+        source = _open_partitions(data, table, auto, keep_data or hash_users)
+    else:
+        source = open_source(data, table, None, {}, quiet=json, find_time=timed)
     interactions = source.train if isinstance(source, Split) else source
     if not json:
-        say(f"read {interactions.n_users:,} users, {interactions.n_items:,} items, "
-            f"{interactions.n_interactions:,} interactions")  # fmt: skip
-    tiles = engines.tiles(out)
+        say(f"read {sizes(interactions)}")
     if out is None or dry_run:
         catalogue = estimator._catalogue(interactions)
         columns = planned_columns(estimator, interactions, catalogue)
         plan = deql.plan(**engines.planned(catalogue, dtype, tiles), prior_rank=columns)
         prior = planned_words(estimator, interactions, catalogue)
+        cluster = cluster_words(as_engine(estimator.engine), catalogue.n_items, estimator.dtype)
         if json:
-            print_json(plan.to_dict() | ({} if prior is None else {"prior": prior}))
+            said = {"prior": prior, "cluster": cluster}
+            print_json(plan.to_dict() | {name: words for name, words in said.items() if words is not None})
         else:
-            print(plan, *filter(None, [prior]), sep="\n\n")
+            print(plan, *filter(None, [prior, cluster]), sep="\n\n")
         return
     begin = time.perf_counter()
     tuning = None
@@ -125,14 +145,14 @@ def fit(
     estimator.progress = False
     if keep_data or hash_users:
         estimator._keep_data(estimator._catalogue(interactions), "hashed" if hash_users else True)
-    with kept_until_saved(tiles):
-        estimator.save(out)
     kind = type(estimator).__name__
     engine, residual = getattr(estimator, "engine_", None), getattr(estimator, "residual_", None)
     solver = getattr(estimator, "solver_", None)
-    if tiles.is_dir() and (engine == "disk" or engines.folder is None):  # an earlier run may have left them
+    with kept_until_saved(tiles if engine == "disk" else None):
+        estimator.save(out, shards=shards)
+    if tiles.is_dir() and (engine == "disk" or tiles != engines.folder):  # an earlier run may have left them
         with suppress(TileFileError):
-            remove_tiles(tiles, keep_folder=engines.folder is not None)
+            remove_tiles(tiles, keep_folder=tiles == engines.folder)
     if json:
         facts = {
             "model": kind,
@@ -144,7 +164,7 @@ def fit(
             "engine": engine or solver,
             "residual": residual,
             "file": str(out),
-            "bytes": out.stat().st_size,
+            "bytes": model_bytes(out),
         }
         names = (
             "best",
@@ -176,13 +196,21 @@ def fit(
         raise typer.Exit(130)
 
 
-def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, str], priors: PriorOptions) -> Any:
+def _open_partitions(path: Path, table: TableOptions, auto: bool, keep: bool) -> PartitionedInteractions:
+    """What is fitted part by part, if nothing is asked for that needs all of it at once, or a table."""
+    if auto or keep:
+        option = "--auto" if auto else "--keep-data"
+        raise ParameterError(f"{option} needs all interactions in memory: give the table that {path} is made of")
+    return open_partitions(path, table)
+
+
+def _estimator(spec: str, chosen: Mapping[str, Any], engine: Mapping[str, Any], priors: PriorOptions) -> Any:
     """The model as asked for, not fitted yet; ``engine`` is what was typed of that."""
     estimator: Any = parse_spec(spec, files=False)
     linear = isinstance(estimator, LinearAutoencoder)
     name = spec.partition(":")[0].strip().lower()
     for parameter in (*chosen, *engine):
-        option = priors.option(parameter)
+        option = engine_option(parameter) if parameter in engine else priors.option(parameter)
         if parameter not in estimator.get_params() and not (linear and parameter in engine):
             advice = (
                 f": say {name}:solver=sparse or dense" if parameter == "engine" and hasattr(estimator, "solver") else ""

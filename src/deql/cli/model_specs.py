@@ -16,6 +16,7 @@ from deql._system.specs import Parameter, parameter_names, parse_parameters, spl
 from deql.cli.output import did_you_mean
 from deql.errors import ParameterError
 from deql.evaluation.model_groups import describe, spec_fields, unique_names
+from deql.io.model_file import is_model_folder
 from deql.models import Recommender, load
 from deql.priors import Prior
 from deql.priors.specs import parse_prior, prior_file, prior_parameters
@@ -34,7 +35,8 @@ def is_model_file(text: str) -> bool:
     >>> is_model_file("books.deql"), is_model_file("deql:b=2"), is_model_file("deql:prior=model:books.deql")
     (True, False, False)
     """
-    return text.partition(":")[0].lower() not in MODEL_KINDS and (text.endswith(".deql") or Path(text).is_file())
+    is_kind = text.partition(":")[0].lower() in MODEL_KINDS
+    return not is_kind and (text.endswith(".deql") or Path(text).is_file() or is_model_folder(Path(text)))
 
 
 def split_name(text: str) -> tuple[str | None, str]:
@@ -46,7 +48,7 @@ def split_name(text: str) -> tuple[str | None, str]:
     (('mine', 'shop.deql'), ('mine', 'deql:l2=80'), (None, 'deql:l2=80'))
     """
     name, given, model = text.partition("=")
-    if not given or ":" in name or set(name) & set("/\\") or Path(text).is_file():
+    if not given or ":" in name or set(name) & set("/\\") or Path(text).is_file() or is_model_folder(Path(text)):
         return None, text
     if not name.strip() or not model.strip():
         raise ParameterError(f"{text}: a name goes before a model, such as mine=shop.deql or mine=ease:l2=80")
@@ -77,8 +79,8 @@ def parse_spec(text: str, files: bool = True) -> Recommender:
         )
     kind: Any = getattr(models, MODEL_KINDS[name.strip().lower()])
     known = {field.name: Parameter(field.default, str(field.type)) for field in spec_fields(kind)}
-    if "engine" in known:  # whose only parameter that is not of the machine is named beside it
-        known["arithmetic"] = Parameter(None, "str")
+    if "engine" in known:  # whose parameters that are not of the machine are named beside it
+        known |= {"arithmetic": Parameter(None, "str"), "k": Parameter(None, "int")}
     parts = split_parts(rest)
     if "arithmetic" in known:  # as it was called in version 0.1
         parts = [part.replace("precision", "arithmetic", 1) if part.startswith("precision") else part for part in parts]

@@ -15,6 +15,7 @@ import typer
 from deql.cli.output import console, progress_wanted, rich_table, say
 from deql.data import Interactions, Step
 from deql.data.clean import clean, describe_steps
+from deql.data.partitions import TrainingData
 from deql.data.read import read_interactions
 from deql.data.readers.columns import find_known
 from deql.data.readers.files import open_table
@@ -22,7 +23,7 @@ from deql.errors import DataError, name_some
 
 __all__ = [
     "AsJson", "Encoding", "HashUsers", "HowMany", "KeepData", "MaxUnpacked", "ModelFile", "OnMissing", "Seed",
-    "TableFile", "TableOptions", "note_weights", "show_steps", "with_options",
+    "TableFile", "TableOptions", "as_column", "check_several", "note_weights", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -78,10 +79,10 @@ class TableOptions:
     def reading(self, find_time: bool = False) -> dict[str, Any]:
         """What ``read_interactions`` is to be called with."""
         return {
-            "user": _column(self.user),
-            "item": _column(self.item),
-            "weight": _column(self.weight),
-            "time": _column(self.time) or find_time or None,
+            "user": as_column(self.user),
+            "item": as_column(self.item),
+            "weight": as_column(self.weight),
+            "time": as_column(self.time) or find_time or None,
             "items": self.items,
             "min_weight": self.min_weight,
             "format": self.format,
@@ -107,17 +108,23 @@ class TableOptions:
         )
         if not quiet:
             show_steps(data.steps)
-        for count, what in ((data.n_users, "user"), (data.n_items, "item")):
-            if count < 2:
-                only = name_some(data.users if what == "user" else data.items)
-                raise DataError(
-                    f"{path} has a single {what}, {only}: nothing can be learned from one; "
-                    f"is --{what} the right column?"
-                )
+        check_several(path, data)
         return data
 
 
-def _column(name: str | None) -> str | int | None:
+def check_several(path: Path, data: TrainingData) -> None:
+    """Refuse a single user or item, which is what a wrong column looks like."""
+    for count, what in ((data.n_users, "user"), (data.n_items, "item")):
+        if count < 2:
+            table = data if isinstance(data, Interactions) else data.to_interactions()
+            was = "is" if table is data else "was"  # when it was partitioned
+            only = name_some(table.users if what == "user" else table.items)
+            raise DataError(
+                f"{path} has a single {what}, {only}: nothing can be learned from one; {was} --{what} the right column?"
+            )
+
+
+def as_column(name: str | None) -> str | int | None:
     """A column by its name, or by its number where that is what was typed."""
     return int(name) if name is not None and name.isdecimal() and len(name) < 10 else name
 

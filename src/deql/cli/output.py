@@ -14,15 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from deql._system.formatting import as_json
-from deql._system.tables import Cell, Grid, text_table
+from deql._system.tables import Cell, Grid, counted, text_table
 from deql.errors import did_you_mean, printable
 
 if TYPE_CHECKING:
+    from deql.data.partitions import TrainingData
     from deql.ranking.explanations import Explanation
 
 __all__ = [
     "bar", "console", "curve_table", "did_you_mean", "explanation_table", "file_size", "option_name", "print_grid",
-    "print_json", "print_words", "progress_wanted", "rich_table", "say",
+    "print_json", "print_words", "progress_wanted", "rich_table", "say", "sizes",
 ]  # fmt: skip
 
 
@@ -49,6 +50,19 @@ def option_name(parameter: str) -> str:
     '--held-out'
     """
     return f"--{parameter.replace('_', '-')}"
+
+
+def sizes(data: TrainingData) -> str:
+    """How large a table is.
+
+    Examples
+    --------
+    >>> import deql
+    >>> sizes(deql.Interactions.from_pairs(["a", "a"], ["tea", "jam"]))
+    '1 user, 2 items, 2 interactions'
+    """
+    users, items = counted(data.n_users, "user", "users"), counted(data.n_items, "item", "items")
+    return f"{users}, {items}, {counted(data.n_interactions, 'interaction', 'interactions')}"
 
 
 def print_json(value: Any) -> None:
@@ -148,8 +162,10 @@ def _shares(names: Sequence[str]) -> str:
 
 
 def file_size(path: Path) -> str:
-    """How large a file is, in MiB, or in KiB where that would be 0.0."""
-    size = path.stat().st_size
+    """How large a file or a model in shards is, in MiB, or in KiB where that would be 0.0."""
+    from deql.io.model_file import model_bytes  # not where a command shows no file
+
+    size = model_bytes(path)
     return f"{size / 2**20:,.1f} MiB" if size >= 0.05 * 2**20 else f"{size / 2**10:,.1f} KiB"
 
 

@@ -11,10 +11,11 @@ import typer
 
 from deql._system.tables import counted
 from deql.cli.output import option_name
-from deql.data import Interactions
+from deql.data.partitions import TrainingData
 from deql.errors import ParameterError
 from deql.models import load
 from deql.models.fitted_prior import FittedPrior
+from deql.models.sparse_prior import SparsePrior
 from deql.priors.feature_basis import RANK as MOST_FEATURES
 from deql.priors.low_pass import RANK as DEFAULT_RANK
 from deql.priors.specs import features_of, parse_prior, prior_file, prior_kind
@@ -85,12 +86,14 @@ def fitted_words(model: Any) -> str | None:
     """What a fitted model's prior is, in a sentence; None if it has none."""
     if (fitted := getattr(model, "prior_", None)) is None:
         return None
-    n = len(model.items_)
-    size = f"{n:,} × {n:,} weights" if fitted.right is None else f"rank {_rank(fitted):,}"
-    return f"the prior, {_WORDS[prior_kind(model.prior)]}, has {size} and the weight {model.prior_weight:g}"
+    n, rank = len(model.items_), _rank(fitted)
+    size = "" if rank is None else f"rank {rank:,} and "
+    if isinstance(fitted, FittedPrior) and fitted.right is None:
+        size = f"{n:,} × {n:,} weights and "
+    return f"the prior, {_WORDS[prior_kind(model.prior)]}, has {size}the weight {model.prior_weight:g}"
 
 
-def fitted_facts(model: Any, data: Interactions) -> dict[str, Any]:
+def fitted_facts(model: Any, data: TrainingData) -> dict[str, Any]:
     """The same for machines: rank, items that only the prior knows and, of features, items without any."""
     if (fitted := getattr(model, "prior_", None)) is None:
         return {}
@@ -101,12 +104,14 @@ def fitted_facts(model: Any, data: Interactions) -> dict[str, Any]:
     return {"prior": facts}
 
 
-def _rank(fitted: FittedPrior) -> int:
-    """The rank of W₀, whose factors are twice as wide where there are cold items."""
-    return int((fitted.left if fitted.features is None else fitted.features.basis).shape[1])
+def _rank(fitted: FittedPrior | SparsePrior) -> int | None:
+    """The rank of W₀, whose factors are twice as wide where there are cold items; None where they were not kept."""
+    if fitted.features is not None:
+        return int(fitted.features.basis.shape[1])
+    return int(fitted.left.shape[1]) if isinstance(fitted, FittedPrior) else None
 
 
-def planned_rank(model: Any, data: Interactions) -> int:
+def planned_rank(model: Any, data: TrainingData) -> int:
     """The rank of a model's prior, at most; 0 if it has none."""
     if (prior := getattr(model, "prior", None)) is None:
         return 0
@@ -117,12 +122,12 @@ def planned_rank(model: Any, data: Interactions) -> int:
     return min(data.n_items, ranks.get(prior_kind(prior), data.n_items))
 
 
-def planned_columns(model: Any, data: Interactions, catalogue: Interactions) -> int:
+def planned_columns(model: Any, data: TrainingData, catalogue: TrainingData) -> int:
     """Columns of the factors that a fit will have: the rank, and that again if some items of the catalogue are cold."""
     return planned_rank(model, catalogue) * (2 if catalogue.n_items > data.n_items else 1)
 
 
-def planned_words(model: Any, data: Interactions, catalogue: Interactions) -> str | None:
+def planned_words(model: Any, data: TrainingData, catalogue: TrainingData) -> str | None:
     """What a prior will add to a fit, in a sentence; None if there is none."""
     rank, n = planned_rank(model, catalogue), catalogue.n_items
     if not rank:

@@ -10,14 +10,18 @@ import typer
 from deql._system.tables import counted
 from deql.cli.items import find_items, history_facts, item_rows, parse_history, parse_items, scored_items
 from deql.cli.options import AsJson, Encoding, HowMany, MaxUnpacked, ModelFile, OnMissing, note_weights
-from deql.cli.output import console, print_json, progress_wanted, rich_table, say
+from deql.cli.output import console, option_name, print_json, progress_wanted, rich_table, say
 from deql.cli.user_ids import as_user_ids, read_ids
 from deql.cli.written_files import check_outputs
 from deql.data import Interactions
+from deql.data.partition_folder import is_partition_folder
+from deql.data.partitions import TrainingData
 from deql.data.read import read_interactions
+from deql.data.read_partitions import read_partitions
 from deql.errors import ParameterError
 from deql.io.frame_stream import STREAM_ENDINGS
 from deql.models import load
+from deql.models.bulk import Written
 
 __all__ = ["recommend"]
 
@@ -28,7 +32,9 @@ def recommend(
         list[str] | None, typer.Argument(help="Items of one history; tea=2.5 gives one a weight.", metavar="[ITEM]...")
     ] = None,
     k: HowMany = 20,
-    histories: Annotated[Path | None, typer.Option(help="Table of many users' histories instead.")] = None,
+    histories: Annotated[
+        Path | None, typer.Option(help="Table of many users' histories instead, or a folder of partitions.")
+    ] = None,
     user: Annotated[str | None, typer.Option(help="Its column of users.")] = None,
     item: Annotated[str | None, typer.Option(help="Its column of items.")] = None,
     weight: Annotated[str | None, typer.Option(help="Its column of weights; without it every row counts 1.")] = None,
@@ -45,8 +51,13 @@ def recommend(
     users: Annotated[Path | None, typer.Option(help="File with the ids of such users, one on each line.")] = None,
     all_users: Annotated[bool, typer.Option("--all-users", help="All users of the model's own data.")] = False,
     reasons: Annotated[int, typer.Option(help="Name so many items of the history for each item.")] = 0,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Have a Dask cluster recommend to all of --histories: its address.", metavar="ADDRESS"),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="For many users: .parquet, .csv or .ndjson to write.")
+        Path | None,
+        typer.Option("--out", "-o", help="For many users: .parquet, .csv or .ndjson to write; of a cluster: a folder."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -64,7 +75,12 @@ def recommend(
         raise ParameterError("--weight goes with --histories; of one history say it with the item: tea=2.5")
     if out is not None and json:
         raise ParameterError("--json is printed, and --out written: say one of them; .ndjson is JSON in lines")
-    _check_output(out, of_users, [histories, users, model_file])
+    if scheduler is None:
+        _check_output(out, of_users, [histories, users, model_file])
+    elif histories is None or out is None or user_id or users is not None:
+        raise ParameterError("--scheduler goes with --histories, all of whose users get lists, and a folder with -o")
+    elif out.suffix in STREAM_ENDINGS or (out.exists() and not out.is_dir()):
+        raise ParameterError(f"a cluster writes a file for each part of the users: name a folder with -o, got {out}")
     model = load(model_file)
     options = {
         "k": k, "exclude_seen": not include_seen, "strict": strict, "reasons": reasons,
@@ -75,12 +91,22 @@ def recommend(
         return
     data: Interactions | None = None  # those that the model kept
     if histories is not None:
-        data = read_interactions(
-            histories, user=user, item=item, weight=weight, on_missing=on_missing, max_unpacked=max_unpacked,
-            encoding=encoding,
-        )  # fmt: skip
-        if weight is None:
-            note_weights(model, histories, encoding)
+        reading: dict[str, Any] = {"user": user, "item": item, "weight": weight, "max_unpacked": max_unpacked}
+        partitioned = is_partition_folder(histories)
+        if partitioned and (typed := [name for name, value in reading.items() if value is not None]):
+            raise ParameterError(f"{histories} is partitioned already: leave out {option_name(typed[0])}")
+        if scheduler is not None and out is not None and partitioned:
+            _recommend_on_cluster(model_file, read_partitions(histories), scheduler, options, out)
+            return
+        if partitioned:
+            data = read_partitions(histories).to_interactions()
+        else:
+            data = read_interactions(histories, **reading, on_missing=on_missing, encoding=encoding)
+            if weight is None:
+                note_weights(model, histories, encoding)
+        if scheduler is not None and out is not None:
+            _recommend_on_cluster(model_file, data, scheduler, options, out)
+            return
     known = (_kept_data(model, model_file) if data is None else data).users
     ids = None
     if user_id:
@@ -127,7 +153,7 @@ def _recommend_known(model: Any, data: Interactions | None, ids: Any, options: d
 def _show_one(model: Any, found: Any, asked: dict[str, Any], json: bool) -> None:
     from_popularity = bool(found.from_popularity[0])
     if from_popularity:
-        say("note: no known item in the history, so this is the popularity order")
+        say("note: nothing in the history is known and speaks for another item, so this is the popularity order")
     best = scored_items(model, found.ids[0], found.scores[0])
     if found.reasons is not None:
         best = [one | {"reason": why} for one, why in zip(best, found.reasons[0], strict=False)]
@@ -148,8 +174,7 @@ def _recommend_many(
     if out is not None:
         written = model.write_recommendations(out, data, users=ids, **options)
         _tell_cold(written.from_popularity, written.users)
-        rows, users = counted(written.rows, "row", "rows"), counted(written.users, "user", "users")
-        say(f"wrote {rows} for {users} to {out}")
+        _tell_written(written, out)
         return
     found = model.recommend(data, users=ids, **options)
     _tell_cold(int(found.from_popularity.sum()), len(found.users))
@@ -157,6 +182,23 @@ def _recommend_many(
     print_json(frame.to_dicts()) if json else print(frame.write_csv(), end="")
 
 
+def _recommend_on_cluster(
+    model_file: Path, data: TrainingData, scheduler: str, options: dict[str, Any], out: Path
+) -> None:
+    """A file for each part of the users, by the workers."""
+    from deql import cluster  # which loads what an evaluation needs
+
+    written = cluster.recommend(model_file, data, scheduler, out, progress=progress_wanted(), **options)
+    _tell_cold(written.from_popularity, written.users)
+    _tell_written(written, out)
+
+
+def _tell_written(written: Written, out: Path) -> None:
+    rows, users = counted(written.rows, "row", "rows"), counted(written.users, "user", "users")
+    say(f"wrote {rows} for {users} to {out}")
+
+
 def _tell_cold(cold: int, users: int) -> None:
     if cold:
-        say(f"note: {cold:,} of {users:,} users have no known item and got the popularity order")
+        which = f"{cold:,} of {users:,} users"
+        say(f"note: {which} have no known item that speaks for another and got the popularity order")

@@ -66,7 +66,7 @@ def reproduce(
         need_report_extra()
     inputs = [path for one in found.present if one.folder for path in files_read(one.name, one.folder)]
     check_folder_written(out, inputs)
-    check_outputs(inputs=inputs, tiles=engines.folder)
+    check_outputs(inputs=inputs, tiles=None if engines.shared(engines.chosen()) else engines.folder)
     _make_folder(out)
     machine: dict[str, Any] = engines.parameters() | {"progress": progress_wanted()}
     log = MeasurementLog(Journal(out / JOURNAL, {}, "reproduction"), machine, say)

@@ -28,6 +28,7 @@ from deql.cli.prior_options import typed_files, typed_prior
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.io.atomic import write_text
+from deql.io.model_file import model_bytes
 from deql.models import DEQL
 from deql.report.page import need_report_extra
 from deql.report.tuning_page import tuning_page
@@ -228,7 +229,7 @@ def tune(
             about["Budget"] = f"{how.budget} inverses" if how.budget.isdigit() else how.budget
         write_text(report, tuning_page(f"Tuning on {data.name}", about, tuning))
     if output.json:
-        print_json(tuning.to_dict() | {"file": str(out), "bytes": out.stat().st_size})
+        print_json(tuning.to_dict() | {"file": str(out), "bytes": model_bytes(out)})
     else:
         _show(tuning)
         options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
@@ -298,11 +299,11 @@ def _check(how: SearchOptions, metrics: list[str]) -> None:
 
 def _check_files(out: Path, journal: Path | None, report: Path | None, inputs: list[Path | None]) -> Path:
     """Whatever is wrong with the files is said before the long work; the journal may be there already."""
-    check_outputs(out)  # it names the journal
+    check_outputs(model=out)  # it names the journal
     journal = journal or out.with_name(out.name.removesuffix(".deql") + ".tuning.jsonl")
     if report is not None:
         need_report_extra()
-    check_outputs(out, journal, report, inputs=inputs)
+    check_outputs(journal, report, model=out, inputs=inputs)
     return journal
 
 

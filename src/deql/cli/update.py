@@ -22,7 +22,7 @@ from deql.cli.written_files import check_outputs
 from deql.data.changes import Batch
 from deql.data.moments import moment
 from deql.errors import JournalError, ParameterError
-from deql.io.model_file import checksum, model_checksum, replacing
+from deql.io.model_file import checksum, model_bytes, model_checksum, replacing
 from deql.models.aging import check_fading
 from deql.models.certificate import Removed, certify
 from deql.models.update import plan_update
@@ -82,7 +82,7 @@ def update(
     if out is None and not dry_run:
         raise ParameterError(f"say with -o where to save the model: -o {model_file} replaces it, whole or not at all")
     inputs = [*batch.typed().values(), data, item_features, table.items]
-    check_outputs(out, journal, certificate, inputs=[*inputs, replay])
+    check_outputs(journal, certificate, model=out, inputs=[*inputs, replay])
     check_outputs(journal, certificate, inputs=[model_file])
     asked = {
         "until": until, "data": data, "hash_users": hash_users, "new_users": new_users, "method": method != "auto",
@@ -233,7 +233,7 @@ def _show_plan(plan: UpdatePlan | None, entry: JournalEntry, json: bool) -> None
 def _show_done(done: _Done, out: Path, json: bool) -> None:
     if json:
         facts: dict[str, Any] = {"updates": [one.to_dict() for one in done.reports], "notes": done.notes}
-        print_json(facts | {"before": done.before, "after": done.after} | done.files | {"bytes": out.stat().st_size})
+        print_json(facts | {"before": done.before, "after": done.after} | done.files | {"bytes": model_bytes(out)})
         return
     for note in done.notes:
         say(f"note: {note}")
@@ -263,7 +263,7 @@ def _replay(model_file: Path, log: Path, item_features: Path | None, out: Path, 
         notes.append(f"the last update in {log} may have been ended before its model was there: it was done here")
     if json:
         facts = {"replayed": count, "notes": notes, "before": before, "after": model.checksum()}
-        print_json(facts | {"file": str(out), "bytes": out.stat().st_size})
+        print_json(facts | {"file": str(out), "bytes": model_bytes(out)})
         return
     for note in notes:
         say(f"note: {note}")
