@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import deql_shell, run_page
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
@@ -67,3 +69,9 @@ def test_the_examples_of_recommending_run(tmp_path, monkeypatch):
     with pd.option_context("display.width", 200):
         table = str(known["model"].recommend(known["events"], k=2, reasons=1))
     assert shown.partition("\n")[2].strip("\n") == table
+
+
+def test_the_example_of_pruning_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/models.md").read_text("utf-8")
+    run_page(Path("models.md"), page.split("## Pruning")[1].split("\n## ")[0], deql_shell(capsys), capsys)

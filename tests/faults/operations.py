@@ -25,6 +25,7 @@ from deql.io.frame_stream import STREAM_ENDINGS
 from deql.io.journal import Journal, read_records
 from deql.linalg.engines.disk import invert_on_disk, working_memory
 from deql.linalg.engines.engine import Problem
+from tests.faults.folders import folder_operations
 from tests.faults.injection import READING, Operation
 from tests.fixtures.write_files import HISTORIES, interactions, numbered
 from tests.tuning.common import findings, market
@@ -45,6 +46,7 @@ def operations() -> dict[str, Operation]:
     found += [_read_data(ending) for ending in (".csv", ".tsv", ".parquet", ".ndjson", ".inter", ".npz")]
     found += [_read_encoded(".csv"), _read_encoded(".csv.gz")]
     found += [_journal(), _tune(), _disk_fit(), *_commands(), _reload()]
+    found += folder_operations()
     return {one.name: one for one in found}
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the shim is for
 
 GROUPS = {
     "models": r"(save|load) (?!split)",
-    "data": r"(write|read) \.|(save|load) split",
+    "data": r"(write|read) (\.|partitions)|(save|load) split",
     "long work": r"journal|tune|disk fit|reload",
     "commands": r"deql ",
 }

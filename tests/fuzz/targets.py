@@ -24,7 +24,7 @@ from deql.serve.api import create_app
 from deql.serve.serving_model import ModelHolder, ServingModel
 from deql.serve.settings import Settings, read_curve
 from tests.fixtures.write_files import interactions
-from tests.fuzz import tiles
+from tests.fuzz import folders, tiles
 from tests.fuzz.mutate import damage_arrays, damage_bytes, damage_json, dump
 from tests.fuzz.oracle import WrongError, check_error, check_interactions, check_model
 from tests.fuzz.write_corpus import CORPUS, SPACE, tuning_split
@@ -37,6 +37,8 @@ def seeds(target: str) -> list[Path]:
     """The files that a target begins with."""
     if target == "journal":
         return [_journal()]
+    if target in folders.FOLDERS:
+        return folders.seeds(target)
     if target in ("table", "parquet"):
         every = sorted((CORPUS / "table").glob("*"))
         return [path for path in every if (path.suffix == ".parquet") == (target == "parquet")]
@@ -62,6 +64,8 @@ def make_case(target: str, random: Random, folder: Path) -> Path:
         path.write_bytes(_with_right_checksum(source, random))
     elif target == "tiles":
         _damage_tiles(folder, random)
+    elif target in folders.FOLDERS:
+        folders.damage(target, folder, random)
     elif source.suffix in (".json", ".jsonl", ".ndjson") and random.random() < 0.7:
         path.write_bytes(_damage_lines(source.read_bytes(), random))
     else:
@@ -203,7 +207,7 @@ def _use_http(path: Path, random: Random) -> None:
 
 _USES: dict[str, Callable[[Path, Random], None]] = {
     "model": _use_model, "split": _use_split, "journal": _use_journal, "table": _use_table, "parquet": _use_table,
-    "tiles": _use_tiles, "http": _use_http,
+    "tiles": _use_tiles, "http": _use_http, "shards": folders.use_shards, "partitions": folders.use_partitions,
 }  # fmt: skip
 TARGETS = tuple(_USES)
 

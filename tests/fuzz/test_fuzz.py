@@ -16,6 +16,7 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 if sys.platform != "linux":
     pytest.skip("memory is limited and watched on Linux only", allow_module_level=True)
 
+from tests.fuzz.folders import FOLDERS
 from tests.fuzz.runner import Session, judge
 from tests.fuzz.targets import TARGETS, make_case, seeds, use
 from tests.fuzz.write_corpus import CORPUS
@@ -40,11 +41,18 @@ def test_what_once_did_harm_does_so_no_more(path, tmp_path):
         assert judge(path.name.partition("-")[0], copy, Random(number)) is None
 
 
-@pytest.mark.parametrize("target", [target for target in TARGETS if target != "tiles"])
+@pytest.mark.parametrize("target", [target for target in TARGETS if target not in ("tiles", *FOLDERS)])
 def test_what_is_whole_is_used(target, tmp_path):
     """Else fuzzing would only ever see the first check that fails."""
     for path in seeds(target):
         use(target, shutil.copy(path, tmp_path / path.name), Random(1))
+
+
+@pytest.mark.parametrize("target", FOLDERS)
+def test_a_folder_that_is_whole_is_used(target, tmp_path):
+    copies = [shutil.copy(path, tmp_path / path.name) for path in seeds(target)]
+    for number in range(5):
+        use(target, copies[0], Random(number))
 
 
 def test_the_same_case_again(tmp_path):

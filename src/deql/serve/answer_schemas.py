@@ -41,7 +41,7 @@ class _Recommended(_Named):
 
 class _List(BaseModel):
     recommendations: list[_Recommended]
-    from_popularity: bool = Field(description="No known item in the history: this is the popularity order.")
+    from_popularity: bool = Field(description="The popularity order: nothing in the history speaks for another item.")
     unknown: list[int | str] = Field(description="Items of the history that the model does not know.")
 
 

@@ -75,7 +75,7 @@ def recommendations(
             for place, (one, column) in enumerate(zip(best, ranked.columns, strict=True)):
                 why = model._explained(history, weights, column, asked.explain)
                 yield ", " * (place > 0) + as_text(one | {"because": _parts(serving, why), "rest": why.rest})
-        yield "], " + as_text({"from_popularity": not query.columns, "unknown": missing})[1:]
+        yield "], " + as_text({"from_popularity": ranked.from_popularity, "unknown": missing})[1:]
     yield "], " + as_text({"unknown_candidates": unknown_candidates})[1:]
 
 
@@ -91,13 +91,15 @@ def explanation(serving: ServingModel, asked: ExplainRequest, limits: Limits) ->
     why = model._explained(np.array(columns, np.int32), np.array(weights), target, asked.k)
     return {
         "checksum": serving.checksum, **serving.name(target), "score": why.score, "parts": _parts(serving, why),
-        "rest": why.rest, "from_popularity": not columns, "unknown": missing,
+        "rest": why.rest, "from_popularity": why.from_popularity, "unknown": missing,
     }  # fmt: skip
 
 
 def similar(serving: ServingModel, column: int, ranked: RankedColumns) -> dict[str, Any]:
     """What /items/{id}/similar answers."""
-    found = [serving.name(c) | {"score": score} for c, score in zip(ranked.columns, ranked.scores, strict=True)]
+    # Of a fallback they are shares of users, and no entries of W.
+    scores = [0.0] * len(ranked.columns) if ranked.from_popularity else ranked.scores
+    found = [serving.name(c) | {"score": score} for c, score in zip(ranked.columns, scores, strict=True)]
     return {"checksum": serving.checksum, **serving.name(column), "similar": found}
 
 

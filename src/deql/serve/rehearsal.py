@@ -54,11 +54,12 @@ def rehearse(serving: ServingModel) -> None:
     for history, ranked in zip(
         histories, serving.rank([Query(one, [1.0] * len(one), _K) for one in histories]), strict=True
     ):
-        if history:
-            _compare(serving, history, ranked)
-            _compare_reasons(serving, history, ranked)
-        else:
+        if ranked.from_popularity:
             _check_finite(serving, np.array(ranked.columns, np.int64), np.array(ranked.scores))
+        else:
+            _compare(serving, history, ranked)
+        if history:
+            _compare_reasons(serving, history, ranked)
     serving.model.neighbours(serving.items[serving.example[0]])
 
 

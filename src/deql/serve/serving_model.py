@@ -74,10 +74,11 @@ class Query:
 
 
 class RankedColumns(NamedTuple):
-    """The best columns, best first, and their scores."""
+    """The best columns, best first, their scores, and whether they are the popularity fallback."""
 
     columns: list[int]
     scores: list[float]
+    from_popularity: bool
 
 
 class ServingModel:
@@ -243,12 +244,12 @@ class ServingModel:
         values = shortest_float(np.array([weight for query in queries for weight in query.weights], np.float64))
         matrix = csr_array((values, indices, indptr), shape=(len(queries), len(self.items)))
         allowed = self._everything if first.allowed is None else first.allowed
-        columns, scores, _ = self.ruled(first.rule)._best(
+        columns, scores, cold = self.ruled(first.rule)._best(
             matrix, max(query.k for query in queries), first.exclude_seen, allowed
         )
         filled = np.sum(columns >= 0, axis=1)
         return [
-            RankedColumns(columns[row, :end].tolist(), scores[row, :end].tolist())
+            RankedColumns(columns[row, :end].tolist(), scores[row, :end].tolist(), bool(cold[row]))
             for row, end in enumerate(np.minimum(filled, [query.k for query in queries]).tolist())
         ]
 
