@@ -198,6 +198,26 @@ class TestModels:
         loaded.save(tmp_path / "b", shards=True)
         assert deql.load(tmp_path / "b").checksum() == model.checksum()
 
+    def test_refuse_a_folder_with_an_index_of_something_else(self, tmp_path, model):
+        site = tmp_path / "site"
+        site.mkdir()
+        for name in ("index.json", "home.link"):
+            (site / name).write_text('{"pages": []}')
+        for shards in (True, False):
+            with pytest.raises(ModelFileError, match=r"index\.json is not of a model in shards: name a new folder"):
+                model.save(site, shards=shards)
+        assert {file.name: file.read_text() for file in site.iterdir()} == dict.fromkeys(
+            ("index.json", "home.link"), '{"pages": []}'
+        )
+
+    def test_replace_one_whose_index_is_damaged_and_leave_what_is_not_ours(self, tmp_path, model):
+        model.save(tmp_path / "a", shards=True)
+        (tmp_path / "a" / "index.json").write_text("{")
+        (tmp_path / "a" / "home.link").write_text("tea")
+        model.save(tmp_path / "a", shards=True)
+        assert deql.load(tmp_path / "a").checksum() == model.checksum()
+        assert (tmp_path / "a" / "home.link").read_text() == "tea"
+
     def test_refuse_a_place_that_is_something_else(self, tmp_path, model):
         (tmp_path / "file").write_text("")
         with pytest.raises(ModelFileError, match="is a file: name a folder"):

@@ -34,6 +34,7 @@ _LOCK = ".lock"
 _SMALL = FileKind("deql-arrays", 1, ModelFileError, "fit the model again")
 _OURS = re.compile(r".+-[0-9]{15}-[0-9a-f]{8}\.safetensors|arrays-[0-9a-f]{8}\.safetensors")
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
+_LINKED = re.compile(rf"\.(?:{_OURS.pattern})\.link")
 _TRIES = 3
 """How often a folder that is replaced while it is read is read again."""
 
@@ -60,13 +61,27 @@ def refusal(path: Path, noun: str) -> str | None:
         return f"{path} is a file: name a folder to save the {noun} in, or remove it"
     if not path.absolute().parent.is_dir():
         return f"there is no folder {path.absolute().parent} to save the {noun} in"
-    if not path.exists() or is_folder(path):
+    if not path.exists():
         return None
     try:
-        foreign = any(not _is_ours(one.name) for one in path.iterdir())
+        names = [one.name for one in path.iterdir()]
+        if is_folder(path):  # many things have an index of this name; a damaged one of ours has our files beside it
+            if any(map(_OURS.fullmatch, names)) or _may_be_index(path / INDEX):
+                return None
+            return f"{path / INDEX} is not of a {noun} in shards: name a new folder to save the {noun} in"
     except OSError as error:
         return f"the folder {path} cannot be read: {reason(error)}"
+    foreign = not all(map(_is_ours, names))
     return f"{path} is a folder with other files in it: name a new one to save the {noun} in" if foreign else None
+
+
+def _may_be_index(path: Path) -> bool:
+    """Whether a file has what an index of arrays has, damaged or not."""
+    try:
+        said = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return isinstance(said, dict) and {"metadata", "arrays", "large", "checksum"} <= said.keys()
 
 
 def _is_ours(name: str) -> bool:
@@ -169,7 +184,7 @@ def _remove_others(path: Path) -> None:
     for file in [*path.iterdir()]:
         if unfinished := _UNFINISHED.fullmatch(file.name):
             remove_stale(path / unfinished[1])
-        elif (_OURS.fullmatch(file.name) or file.name.endswith(".link")) and file.name not in named:
+        elif (_OURS.fullmatch(file.name) or _LINKED.fullmatch(file.name)) and file.name not in named:
             file.unlink(missing_ok=True)
 
 
