@@ -95,6 +95,23 @@ def test_any_table(tmp_path_factory, users, items, weights, run, fan, partitions
     assert data.weighted == bool((whole.matrix.data != 1).any())
 
 
+def test_weights_that_add_up_to_zero(tmp_path):
+    """They are no interactions, as in a table that is read at once; whom nothing else is left of goes with them."""
+    path = tmp_path / "t.csv"
+    rows = ["ann,ale,2", "ann,ale,-2", "ann,tea,1", "bob,jam,3", "bob,jam,-3", "eve,tea,1", "eve,oat,2", "eve,oat,-1"]
+    path.write_text("\n".join(["user,item,w", *rows]) + "\n")
+    data = deql.read_partitions(path, "user", "item", "w", min_weight=-5.0, partitions=3)
+    whole = deql.read_interactions(path, "user", "item", "w", min_weight=-5.0)
+    same(data.to_interactions(), whole)
+    assert (data.n_interactions, data.item_counts.tolist(), data.weighted) == (3, [1, 2], False)
+    assert sum(block.nnz for block in data.blocks()) == 3
+    assert data.steps[-2:] == (("repeated pairs merged", 5), ("weights that add up to 0 left out", 3))
+    path.write_text("user,item,w\nann,ale,2\nann,ale,-2\n")
+    with pytest.raises(DataError, match=r"nothing is left of .* after the step “weights that add up to 0 left out”"):
+        deql.read_partitions(path, "user", "item", "w", min_weight=-5.0, folder=tmp_path / "parts")
+    assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
+
+
 @pytest.mark.parametrize("fan", [2, 64])
 def test_text_that_begins_as_numbers(tmp_path, monkeypatch, fan):
     monkeypatch.setattr(partition_writer, "_RUN", 2)

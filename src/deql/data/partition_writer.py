@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from deql._system.lazy import pl
 from deql._system.progress import ProgressCallback
-from deql.data.matrices import shortest_float
+from deql.data.matrices import masked, shortest_float
 from deql.data.partition_folder import ITEMS, write_frame, write_manifest
 from deql.data.partition_runs import SortedRuns, hash_bounds
+from deql.data.partitions import read_checked
 from deql.data.readers.coo_to_csr import coo_to_csr
 from deql.data.readers.id_columns import DistinctIds, IdKind, Ids, as_series, as_text
 from deql.data.readers.ids import IdEncoder
@@ -52,7 +53,7 @@ class PartitionWriter:
         self._users, self._items = IdKind(text_ids), IdKind(text_ids)
         self._distinct = DistinctIds()
         self._waiting: list[tuple[Ids, Ids, NDArray[Any] | None]] = []
-        self._n_waiting = self._rows = self._skipped = self._below = self._zero = 0
+        self._n_waiting = self._rows = self._skipped = self._below = self._zero = self._merged = 0
         self._runs = SortedRuns(folder)
 
     def add(self, rows: ParsedRows) -> None:
@@ -128,11 +129,17 @@ class PartitionWriter:
             if report is not None:
                 report(done + 1, len(bounds) - 1)
         self._runs.remove()
-        table = pl.DataFrame({"item": items, "users": users_of_items})
         stored = sum(part["interactions"] for part in parts)
-        steps += [("repeated pairs merged", stored)] if stored < total else []
+        steps += [("repeated pairs merged", self._merged)] if self._merged < total else []
+        steps += [("weights that add up to 0 left out", stored)] if stored < self._merged else []
+        if not stored:
+            raise DataError(f"nothing is left of {source} after the step “{steps[-1][0]}”")
+        table = pl.DataFrame({"item": items, "users": users_of_items})
+        if not (had := users_of_items > 0).all():
+            self._renumber(parts, had)
+            table = table.filter(pl.Series(had))
         facts = {name: sum(part[name] for part in parts) for name in ("users", "interactions", "pairs")}
-        about_items = {"file": ITEMS, "count": len(items), "checksum": write_frame(table, self._folder / ITEMS)}
+        about_items = {"file": ITEMS, "count": len(table), "checksum": write_frame(table, self._folder / ITEMS)}
         facts |= {"weighted": weighted, "items": about_items, "steps": steps, "parts": parts}
         write_manifest(self._folder, facts)
 
@@ -178,6 +185,13 @@ class PartitionWriter:
         matrix, _ = coo_to_csr(columns | {"weights": np.concatenate(weights) if weights else None}, len(ids), n_items)
         if weights and not np.isfinite(matrix.data).all():
             raise DataError(f"{source}: the weights of a repeated pair add up to more than a number can hold")
+        self._merged += int(matrix.nnz)
+        if not matrix.data.all():  # weights below 0 are there only if a lower bound let them in
+            matrix = masked(matrix, matrix.data != 0)
+            left = np.diff(matrix.indptr) > 0
+            ids, matrix = ids[left], matrix[left]
+        if not matrix.nnz:
+            return None
         sizes = np.diff(matrix.indptr).astype(np.int64)
         owners = pl.Series(ids if ids.dtype != object else ids.tolist()).gather(np.repeat(np.arange(len(ids)), sizes))
         frame = pl.DataFrame({"user": owners, "item": matrix.indices.astype(np.int32, copy=False)})
@@ -185,6 +199,14 @@ class PartitionWriter:
             frame = frame.with_columns(weight=pl.Series(matrix.data))
         facts = {"users": len(ids), "interactions": int(matrix.nnz), "pairs": int((sizes**2).sum())}
         return frame, facts, matrix.indices
+
+    def _renumber(self, parts: list[dict[str, Any]], had: NDArray[np.bool_]) -> None:
+        """Leave out items that nobody has any more: the others move up, in all parts that are written."""
+        places = pl.Series((np.cumsum(had) - 1).astype(np.int32))
+        for part in parts:
+            path = self._folder / part["file"]
+            frame = read_checked(path, part["checksum"])
+            part["checksum"] = write_frame(frame.with_columns(item=places.gather(frame["item"])), path)
 
 
 def _marked(ids: Ids, keep: NDArray[np.bool_]) -> Ids:
