@@ -244,6 +244,14 @@ def test_a_folder_without_its_manifest_is_no_table(tmp_path, table):
             read(tmp_path / "parts")
 
 
+def test_what_lies_in_a_folder_is_no_table(tmp_path, table):
+    """Read as one, its items would be numbers of columns in place of ids."""
+    deql.read_partitions(table, "user", "item", folder=tmp_path / "parts")
+    for name in ("", "part-00000.parquet", "part-*.parquet", "*.parquet", "items.parquet"):
+        with pytest.raises(DataError, match="parts is a folder of partitions: name a table here, or open it with"):
+            deql.read_interactions(tmp_path / "parts" / name, "user", "item")
+
+
 def test_a_damaged_part_is_told_when_it_is_read(tmp_path, table):
     data = deql.read_partitions(table, "user", "item", folder=tmp_path / "parts", partitions=3)
     path = data.parts[1].path

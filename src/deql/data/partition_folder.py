@@ -10,6 +10,7 @@ import shutil
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,12 @@ def is_partition_folder(path: str | os.PathLike[str]) -> bool:
 
 
 def check_manifest(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder that has the parts and lacks the manifest: its files would be read as a table of their own."""
+    """Refuse a folder of partitions and its files as a table: their items are numbers of columns, and no ids."""
     folder = Path(path)
+    above = folder if folder.is_dir() else folder.parent  # also of a pattern
+    is_part = above == folder or folder.match("part-*.parquet") or folder.name == ITEMS or has_magic(folder.name)
+    if is_part and is_partition_folder(above):
+        raise DataError(f"{above} is a folder of partitions: name a table here, or open it with deql.read_partitions")
     if os.path.isfile(folder / ITEMS) and any(folder.glob("part-*.parquet")) and not is_partition_folder(folder):
         raise DataError(
             f"{folder} has partitions, but not their manifest, {MANIFEST}: restore it, or partition the table again"
