@@ -101,7 +101,9 @@ class TestPartitions:
         assert refusal(capsys, "fit", parts, *out, "--user", "user").endswith("partitioned already: leave out --user")
         assert "--auto needs all interactions in memory" in refusal(capsys, "fit", parts, *out, "--auto")
         assert "--keep-data needs all interactions" in refusal(capsys, "fit", parts, *out, "--keep-data")
+        assert "--hash-users needs all interactions" in refusal(capsys, "fit", parts, *out, "--hash-users")
         assert "is a folder of partitions" in refusal(capsys, "evaluate", parts, "ease")
+        assert "is a folder of partitions" in refusal(capsys, "data", "convert", parts, "-o", tmp_path / "e.csv")
         again = refusal(capsys, "data", "partition", parts, "-o", tmp_path / "more")
         assert "is partitioned already: name the table" in again
         assert str(parts) in refusal(capsys, "data", "partition", events, "-o", parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -113,7 +113,8 @@ def fit(
     timed = half_life is not None or (estimator is not None and estimator._needs_times)
     source: Split | TrainingData
     if is_partition_folder(data):
-        source = _open_partitions(data, table, auto, keep_data or hash_users)
+        whole = {"--auto": auto, "--hash-users": hash_users, "--keep-data": keep_data}
+        source = _open_partitions(data, table, [option for option, typed in whole.items() if typed])
     else:
         source = open_source(data, table, None, {}, quiet=json, find_time=timed)
     interactions = source.train if isinstance(source, Split) else source
@@ -196,11 +197,10 @@ def fit(
         raise typer.Exit(130)
 
 
-def _open_partitions(path: Path, table: TableOptions, auto: bool, keep: bool) -> PartitionedInteractions:
+def _open_partitions(path: Path, table: TableOptions, whole: Sequence[str]) -> PartitionedInteractions:
     """What is fitted part by part, if nothing is asked for that needs all of it at once, or a table."""
-    if auto or keep:
-        option = "--auto" if auto else "--keep-data"
-        raise ParameterError(f"{option} needs all interactions in memory: give the table that {path} is made of")
+    if whole:
+        raise ParameterError(f"{whole[0]} needs all interactions in memory: give the table that {path} is made of")
     return open_partitions(path, table)
 
 
