@@ -1,5 +1,7 @@
 """Columns of P on neighbourhoods: each against the inverse of its small system by NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,10 +35,9 @@ def members(columns, i):
 
 
 def strength(S, added):
-    """|S_ij|/√A_jj as the lists rank it, in float32, on and off the diagonal."""
+    """|S_ij|/√A_jj as the lists rank it, in the type of S, on and off the diagonal."""
     dense = csr_array((S.values, S.columns, S.indptr), shape=(S.n, S.n)).toarray()
-    dense = np.abs((dense + dense.T).astype(np.float32))
-    return dense * (1 / np.sqrt(S.diagonal + added)).astype(np.float32)
+    return np.abs(dense + dense.T) * (1 / np.sqrt(S.diagonal + added)).astype(S.values.dtype)
 
 
 class TestColumns:
@@ -92,6 +93,15 @@ class TestColumns:
             x = np.linalg.solve(A[np.ix_(first, first)], A[first, i])
             left = np.abs(A[np.ix_(rest, [i])][:, 0] - A[np.ix_(rest, first)] @ x) / size[rest]
             assert {*members(found, i).tolist()} == {i, *first, *np.array(rest)[np.argsort(-left)[:2]].tolist()}
+
+    @pytest.mark.parametrize("scale", [2.0**-150, 2.0**-60, 2.0**100, 2.0**500])
+    def test_are_the_same_of_values_that_are_all_larger_or_smaller(self, scale):
+        """Far beyond float32 too, where all strengths would be 0 or infinite and say nothing."""
+        S, added, _ = problem()
+        scaled = replace(S, values=S.values * scale, diagonal=S.diagonal * scale)
+        one, other = solved(S, added, 6), solved(scaled, added * scale, 6)
+        assert one.counts.tolist() == other.counts.tolist()
+        assert [members(one, i).tolist() for i in range(S.n)] == [members(other, i).tolist() for i in range(S.n)]
 
     def test_of_a_span_are_those_of_all(self):
         S, added, _ = problem()

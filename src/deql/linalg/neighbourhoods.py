@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from deql._system.threads import blas_limited, run_slices, thread_count
 from deql.linalg.native_calls import call_with_5, call_with_8, potrf_address, potrs_address
 from deql.linalg.sparse_triangle import SparseTriangle
-from deql.linalg.strongest_pairs import StrongestPairs
+from deql.linalg.strongest_pairs import StrongestPairs, inverse_roots
 
 __all__ = ["NeighbourColumns", "solve_columns"]
 
@@ -87,7 +87,7 @@ def solve_columns(
     residuals = np.zeros(last - first)
     thin = np.zeros((1, 0), np.float32)
     factors = (thin, thin, np.zeros(1), np.zeros(1)) if prior is None else prior
-    inverse = (1.0 / np.sqrt(S.diagonal + added)).astype(np.float32)
+    inverse = inverse_roots(S.diagonal + added, dtype)
     stop, done = np.zeros(1, bool), np.zeros(last - first, np.int64)
     step = max(1, min(512, (last - first) // (8 * thread_count()) + 1))
     poll = None if report is None else lambda: report(int(done.sum()), last - first)
@@ -108,9 +108,9 @@ def _solve_span(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     n, k = len(diagonal), rows.shape[1] - 1
     half = (k + 1) // 2
-    place, left_over, marks = np.zeros(n, np.int32), np.zeros(n, np.float32), np.zeros(_MARKS, np.bool_)
+    place, left_over, marks = np.zeros(n, np.int32), np.zeros(n, values.dtype), np.zeros(_MARKS, np.bool_)
     touched, heap = np.empty(n, np.int32), np.empty(3 * (k + 1), np.int64)
-    members, ranked = np.empty(k + 1, np.int32), np.empty(np.diff(list_ptr).max(), np.float32)
+    members, ranked = np.empty(k + 1, np.int32), np.empty(np.diff(list_ptr).max(), values.dtype)
     block, solution = np.empty((k + 1) * (k + 1), out.dtype), np.empty((2, k + 1), out.dtype)
     for i in range(first, last):
         if stop[0]:
@@ -120,7 +120,7 @@ def _solve_span(  # type: ignore[no-untyped-def]
         chosen = 0
         if k < n - 1:
             for t in range(count):
-                ranked[t] = abs(np.float32(entries[t])) * inverse[near[t]]
+                ranked[t] = abs(entries[t]) * inverse[near[t]]
             for t in _largest(ranked[:count], half, heap):
                 members[chosen] = near[t]
                 chosen += 1
@@ -249,7 +249,7 @@ def _add_unexplained(  # type: ignore[no-untyped-def]
             found += 1
     known = found
     for m in range(chosen):
-        j, x = members[m], np.float32(solution[m])
+        j, x = members[m], solution[m]
         for t in range(list_ptr[j], list_ptr[j + 1]):
             other = list_others[t]
             if place[other] > 0:
@@ -259,20 +259,20 @@ def _add_unexplained(  # type: ignore[no-untyped-def]
                 left_over[other] = 0
                 touched[found] = other
                 found += 1
-            left_over[other] -= x * np.float32(list_values[t])
+            left_over[other] -= x * list_values[t]
     wanted = min(k - chosen, found)
-    strength = np.empty(found, np.float32)
+    strength = np.empty(found, values.dtype)
     for t in range(found):
         strength[t] = abs(left_over[touched[t]]) * inverse[touched[t]]
     # Items that are not in the list of i may share users with it all the same: what they share is looked up.
     best = _largest(strength, 3 * wanted, heap).copy()
-    looked_up = np.empty(len(best), np.float32)
+    looked_up = np.empty(len(best), values.dtype)
     for at in range(len(best)):
         t = best[at]
         looked_up[at] = strength[t]
         if t >= known:
             j = touched[t]
-            value = left_over[j] + np.float32(_entry(max(i, j), min(i, j), indptr, columns, values))
+            value = left_over[j] + _entry(max(i, j), min(i, j), indptr, columns, values)
             looked_up[at] = abs(value) * inverse[j]
     for at in _largest(looked_up, wanted, heap):
         members[chosen] = touched[best[at]]

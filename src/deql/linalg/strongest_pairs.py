@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from deql._system.threads import run_slices, thread_count
 from deql.linalg.sparse_triangle import SparseTriangle
 
-__all__ = ["MOST_LISTED", "StrongestPairs", "strongest_pairs"]
+__all__ = ["MOST_LISTED", "StrongestPairs", "inverse_roots", "strongest_pairs"]
 
 MOST_LISTED = 2**29
 """Pairs in all lists, eight bytes each, unless k of each item are more."""
@@ -32,6 +32,18 @@ class StrongestPairs(NamedTuple):
     indptr: NDArray[np.int64]
     others: NDArray[np.int32]
     values: NDArray[Any]
+
+
+def inverse_roots(size: NDArray[np.float64], dtype: DTypeLike) -> NDArray[Any]:
+    """What an entry of S is multiplied with for its strength: 1/√A_jj, in the type of S so that no product overflows.
+
+    Examples
+    --------
+    >>> inverse_roots(np.array([4.0, 0.25]), np.float32)
+    array([0.5, 2. ], dtype=float32)
+    """
+    with np.errstate(over="ignore"):  # of a diagonal that is 0 in this type, which is told of when it is solved for
+        return (1.0 / np.sqrt(size)).astype(dtype)
 
 
 def strongest_pairs(S: SparseTriangle, size: NDArray[np.float64], k: int) -> StrongestPairs:
@@ -63,7 +75,7 @@ def strongest_pairs(S: SparseTriangle, size: NDArray[np.float64], k: int) -> Str
     # Each thread reads the rows of its own items, and of later rows the pairs with these.
     work, threads = np.cumsum(partners), thread_count()
     bounds = np.unique([0, *np.searchsorted(work, work[-1] * np.arange(1, threads) / threads), S.n]).tolist()
-    inverse, stop = (1.0 / np.sqrt(size)).astype(np.float32), np.zeros(1, bool)
+    inverse, stop = inverse_roots(size, S.values.dtype), np.zeros(1, bool)
     run_slices(_keep_strongest, bounds, S.indptr, S.columns, S.values, inverse, indptr, others, values, stop, stop=stop)
     return StrongestPairs(indptr, others, values)
 
@@ -114,7 +126,7 @@ def _keep_strongest(  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _push(counts, place, j, value, inverse, others, kept):  # type: ignore[no-untyped-def]
     """Put j into a heap whose weakest member is on top; of equals the more popular ones stay."""
-    strength, reach, at = abs(np.float32(value)) * inverse[j], len(others), counts[place]
+    strength, reach, at = abs(value) * inverse[j], len(others), counts[place]
     if at < reach:
         counts[place] += 1
         while at > 0:
@@ -131,7 +143,7 @@ def _push(counts, place, j, value, inverse, others, kept):  # type: ignore[no-un
             below = 2 * at + 1
             right = below + 1
             if right < reach and _weaker(
-                abs(np.float32(kept[right])) * inverse[others[right]], others[right], below, inverse, others, kept
+                abs(kept[right]) * inverse[others[right]], others[right], below, inverse, others, kept
             ):
                 below = right
             if _weaker(strength, j, below, inverse, others, kept):
@@ -143,5 +155,5 @@ def _push(counts, place, j, value, inverse, others, kept):  # type: ignore[no-un
 
 @njit(cache=True, nogil=True)
 def _weaker(strength, j, at, inverse, others, kept):  # type: ignore[no-untyped-def]
-    other = abs(np.float32(kept[at])) * inverse[others[at]]
+    other = abs(kept[at]) * inverse[others[at]]
     return strength < other or (strength == other and j > others[at])

@@ -165,6 +165,12 @@ class TestRefusals:
         with pytest.raises(NotPositiveDefiniteError, match="exactly the same users"):
             deql.EASE(l2=0.0, engine=Neighbours(k=2)).fit(R)
 
+    @pytest.mark.filterwarnings("error")
+    def test_a_ridge_that_is_nothing_in_its_type(self):
+        R = csr_array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+        with pytest.raises(NotPositiveDefiniteError, match=r"inverted around item 2.*; set l2 above 1e-300 or use"):
+            deql.EASE(l2=1e-300, engine=Neighbours(k=1)).fit(R)
+
     def test_an_inaccurate_inverse(self, data, monkeypatch):
         monkeypatch.setattr(neighbours, "LARGEST_RESIDUAL", 1e-12)
         with pytest.raises(InaccurateInverseError, match=r"^a column is off by .*; set l2 above 2 or use dtype"):

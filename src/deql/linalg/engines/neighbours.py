@@ -98,7 +98,7 @@ class Neighbours(Engine):
         else:
             # Beside the columns are lists of the strongest pairs, and when these are gone, the same by rows.
             lists = min(4 * size.n * width, size.n**2, max(MOST_LISTED, size.n * width)) * (4 + size.itemsize)
-            of_threads = thread_count() * (12 * size.n + width**2 * size.itemsize)
+            of_threads = thread_count() * ((8 + size.itemsize) * size.n + width**2 * size.itemsize)
             more = columns + max(columns, lists) + of_threads + (least_room(rows.parts) if rows else size.work)
         if self.on_cluster and (missing := missing_dask()):
             return Requirement(self.name, more + INTERPRETER, why_not=missing, too_large=False)
