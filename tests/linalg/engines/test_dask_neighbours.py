@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import deql
 from deql.engines import Neighbours, Problem
 from deql.errors import ClusterError, NotPositiveDefiniteError, ParameterError, TooLargeError
 from deql.linalg.engines import dask_cluster, dask_connection, dask_neighbours
+from deql.linalg.engines.dask_cluster import WorkerFacts
+from deql.linalg.engines.dask_neighbours import _check_memory
 from deql.linalg.gram import user_weights
 from deql.priors import LowPass
 from tests.clusters import assert_nothing_left, kill_one, started
@@ -132,6 +135,13 @@ class TestBadInput:
         with pytest.raises(TooLargeError, match=r"the pairs of 40 items .* may take 819 KiB: use workers with more"):
             Neighbours(5, dask_client).solve(make(40), stage)
         assert_nothing_left(dask_client)
+
+    def test_each_thread_has_a_system_of_its_own(self):
+        worker = WorkerFacts("tcp://a:1", "a", threads=4, memory=2**32)
+        cluster = SimpleNamespace(workers={worker.address: worker})
+        _check_memory(cluster, 10**5, 400, np.dtype("float32"), 2**30)
+        with pytest.raises(TooLargeError, match=r"tcp://a:1 may take 4\.0 GiB"):
+            _check_memory(cluster, 10**5, 20_000, np.dtype("float32"), 2**30)
 
     def test_parameters(self, dask_client):
         with pytest.raises(ParameterError, match="a client or a scheduler, not both"):

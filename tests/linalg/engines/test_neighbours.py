@@ -15,6 +15,7 @@ from deql.errors import (
 )
 from deql.linalg.engines import neighbours, pair_sums
 from deql.linalg.engines.engine import Problem
+from deql.linalg.engines.resources import ProblemSize, find_resources
 from deql.linalg.gram import user_weights
 from deql.linalg.planner.choose import engine_from_config
 from deql.priors import LowPass
@@ -179,6 +180,20 @@ class TestRefusals:
     def test_too_many_items(self):
         with pytest.raises(TooLargeError, match="too many for the neighbours engine: it needs"):
             deql.plan(10**12, engine=Neighbours()).engine  # noqa: B018
+
+    def test_too_many_neighbours_beside_the_pairs(self, data, monkeypatch):
+        monkeypatch.setattr(neighbours, "free_memory", lambda: 1000)
+        with pytest.raises(
+            TooLargeError, match=r"^neighbourhoods of 4 for each of 12 items are too large .* smaller k"
+        ):
+            deql.EASE(l2=2.0, engine=Neighbours(k=4)).fit(data)
+
+    def test_a_prior_takes_as_much_again_for_its_products(self):
+        resources = find_resources(devices=False)
+        without, with_one = (
+            Neighbours(k=400).requirement(ProblemSize(10**6, "float32", beside=beside), resources) for beside in (0, 1)
+        )
+        assert with_one.memory - without.memory >= 10**6 * 401 * 4
 
 
 class TestFewItems:

@@ -78,7 +78,8 @@ def columns_on_cluster(
         S = _summed(client, tasks, shared_places, dtype, memory, asker, stage("Pairs of items"))
         lists = send(client, "strongest-pairs", _strongest, S, added, k, asker)
         try:
-            _check_memory(cluster, n, _result(client, send(client, "size", _size, S, lists, rest)))
+            size = _result(client, send(client, "size", _size, S, lists, rest))
+            _check_memory(cluster, n, k, dtype, size)
             step = max(1, min(_LONGEST_SPAN, -(-n // (_SPANS_PER_THREAD * threads))))
             spans = [(first, min(first + step, n)) for first in range(0, n, step)]
             columns = _room(n, k, dtype, prior is not None)
@@ -129,9 +130,10 @@ def _summed(
     return whole
 
 
-def _check_memory(cluster: Cluster, n: int, size: int) -> None:
+def _check_memory(cluster: Cluster, n: int, k: int, dtype: np.dtype[Any], size: int) -> None:
+    of_thread = (8 + dtype.itemsize) * n + (k + 1) ** 2 * dtype.itemsize  # marks of the items, and one small system
     for worker in cluster.workers.values():
-        needed = INTERPRETER + size + 16 * n * worker.threads
+        needed = INTERPRETER + size + of_thread * worker.threads
         if needed > worker.memory:
             raise TooLargeError(
                 f"the pairs of {n:,} items and what is solved from them take {show_bytes(needed)} on each worker, and "

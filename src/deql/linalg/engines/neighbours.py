@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deql._system.checks import check_whole
+from deql._system.machine import free_memory
 from deql._system.progress import Stage
 from deql._system.threads import thread_count
-from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError
+from deql.errors import InaccurateInverseError, NotPositiveDefiniteError, ParameterError, TooLargeError
 from deql.linalg.engines.dask_cluster import CLIENT, Cluster
 from deql.linalg.engines.dask_connection import check_connection, connect, missing_dask, own_address
 from deql.linalg.engines.engine import Engine, PriorFactors, Problem, Solved
@@ -91,15 +92,14 @@ class Neighbours(Engine):
         return {"engine": self.name, "k": self.k}
 
     def requirement(self, size: ProblemSize, resources: Resources) -> Requirement:
-        width, rows = min(self.k, size.n - 1) + 1, size.stored_rows
-        columns = size.n * width * (4 + size.itemsize)
-        if self.on_cluster:
-            more = 2 * columns + CLIENT  # as they come and by rows
+        rows, with_prior = size.stored_rows, size.beside > 0
+        if self.on_cluster:  # the columns as they come, and by rows
+            more = 2 * _bytes_of_columns(size.n, self.k, size.itemsize, with_prior) + CLIENT
         else:
-            # Beside the columns are lists of the strongest pairs, and when these are gone, the same by rows.
-            lists = min(4 * size.n * width, size.n**2, max(MOST_LISTED, size.n * width)) * (4 + size.itemsize)
-            of_threads = thread_count() * ((8 + size.itemsize) * size.n + width**2 * size.itemsize)
-            more = columns + max(columns, lists) + of_threads + (least_room(rows.parts) if rows else size.work)
+            columns = _bytes_of_columns(size.n, self.k, size.itemsize, with_prior)
+            # When the lists are gone, the same by rows is beside the columns.
+            solving = _bytes_to_solve(size.n, self.k, size.itemsize, with_prior, size.n**2)
+            more = max(2 * columns, solving) + (least_room(rows.parts) if rows else size.work)
         if self.on_cluster and (missing := missing_dask()):
             return Requirement(self.name, more + INTERPRETER, why_not=missing, too_large=False)
         why = lacking("memory", more, resources.memory)
@@ -138,6 +138,22 @@ class Neighbours(Engine):
         return Solved(precision, residual, self.name)
 
 
+def _bytes_of_columns(n: int, k: int, itemsize: int, with_prior: bool) -> int:
+    """Of the columns of all neighbourhoods: which rows, the entries there, and those of the prior's product."""
+    return n * (min(k, n - 1) + 1) * (4 + itemsize * (1 + with_prior))
+
+
+def _bytes_to_solve(n: int, k: int, itemsize: int, with_prior: bool, listed: int) -> int:
+    """What solving takes here beside the pairs of items: columns, lists of the strongest pairs, and of each thread.
+
+    ``listed`` is what all lists together cannot pass.
+    """
+    width = min(k, n - 1) + 1
+    lists = min(4 * n * width, listed, max(MOST_LISTED, n * width)) * (4 + itemsize)
+    of_threads = thread_count() * ((8 + itemsize) * n + width**2 * itemsize)
+    return _bytes_of_columns(n, k, itemsize, with_prior) + lists + of_threads
+
+
 def _columns_here(
     problem: Problem,
     k: int,
@@ -147,6 +163,13 @@ def _columns_here(
     stage: Stage,
 ) -> NeighbourColumns:
     S = sum_parts(problem.parts(), places, np.dtype(problem.dtype), stage("Pairs of items"))
+    # How many pairs there are is not known before; each may be in the lists of both of its items.
+    needed = _bytes_to_solve(S.n, k, S.values.itemsize, prior is not None, 2 * len(S.columns))
+    if why := lacking("memory", needed, free_memory()):
+        raise TooLargeError(
+            f"neighbourhoods of {k:,} for each of {S.n:,} items are too large beside the {len(S.columns):,} pairs of "
+            f"items that share users: {why}; take a smaller k, or keep fewer items"
+        )
     added = problem.added[items]
     lists = strongest_pairs(S, S.diagonal + added, k)
     return solve_columns(S, added, k, lists, prior=prior, report=stage("Neighbourhoods"))
