@@ -288,6 +288,8 @@ class TestBadInput:
             Dask(scheduler="tcp://127.0.0.1:9").solve(problem(7), no_stage)
         with pytest.raises(ClusterError, match=r"there is no scheduler file nowhere\.json"):
             Dask(scheduler="nowhere.json").solve(problem(7), no_stage)
+        with pytest.raises(ClusterError, match=r"^there is no scheduler file x+: name one"):
+            Dask(scheduler=5000 * "x").solve(problem(7), no_stage)
 
     def test_a_file_that_no_scheduler_wrote(self, tmp_path):
         for content in ("user,item", '{"a": 1}', "[]", ""):

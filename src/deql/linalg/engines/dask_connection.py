@@ -113,7 +113,7 @@ def _new_client(scheduler: str | os.PathLike[str]) -> Any:
 
 def _address_in(file: Path) -> str:
     """What a scheduler wrote of itself."""
-    if not file.is_file():
+    if not os.path.isfile(file):  # as a name that is too long is none
         raise ClusterError(f"there is no scheduler file {file}: name one, or an address such as tcp://host:8786")
     try:
         return str(json.loads(file.read_bytes())["address"])
