@@ -110,6 +110,23 @@ def test_a_matrix_that_is_not_positive_is_told_as_on_one_machine(dask_client, ma
     assert_nothing_left(dask_client)
 
 
+@pytest.mark.parametrize("label", ["Pairs of items", "Neighbourhoods"])
+def test_an_interruption_leaves_nothing_while_its_error_is_kept(dask_client, make, label):
+    """A notebook keeps the last error, and with it all that its frames hold."""
+
+    def stage(begun):
+        def report(done, total):
+            if begun == label:
+                raise KeyboardInterrupt
+
+        return report
+
+    with pytest.raises(KeyboardInterrupt) as kept:
+        Neighbours(5, dask_client).solve(make(300), stage)
+    assert_nothing_left(dask_client)
+    assert kept.tb is not None
+
+
 class TestBadInput:
     def test_no_scheduler_and_no_workers(self, make, monkeypatch):
         monkeypatch.setattr(dask_connection, "_PATIENCE", 0.5)

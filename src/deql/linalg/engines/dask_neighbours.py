@@ -13,7 +13,15 @@ from deql._system.formatting import show_bytes
 from deql._system.progress import ProgressCallback, Stage
 from deql.errors import TooLargeError
 from deql.linalg.engines.dask_cluster import Cluster
-from deql.linalg.engines.dask_tasks import first_done, handed_over, result_of, run_tasks, send, use_one_thread
+from deql.linalg.engines.dask_tasks import (
+    first_done,
+    handed_over,
+    release_all,
+    result_of,
+    run_tasks,
+    send,
+    use_one_thread,
+)
 from deql.linalg.engines.engine import Problem, RowPart
 from deql.linalg.engines.pair_sums import sum_parts
 from deql.linalg.engines.resources import INTERPRETER
@@ -112,22 +120,33 @@ def _summed(
     report: ProgressCallback | None,
 ) -> Any:
     """S as the result of a task, once that is done: sums of some users each, added up in a tree."""
-    sums = [send(client, "pairs", _sum_pairs, parts, places, dtype, memory, asker) for parts in tasks]
-    waiting = list(sums)
-    while len(sums) > 1:
-        pairs = [sums[at : at + 2] for at in range(0, len(sums), 2)]
-        sums = [pair[0] if len(pair) == 1 else send(client, "pairs-add", _add, *pair, asker) for pair in pairs]
-        waiting += [future for future in sums if future not in waiting]
-    total, whole = len(waiting), sums[0]
-    del sums
-    while waiting:
-        for future in first_done(client, waiting):
-            if future.status != "finished":
-                result_of(client, future)  # raises what the task raised
-            waiting.remove(future)  # and nobody but Dask, for those to come, has its result
-        if report is not None:
-            report(total - len(waiting), total)
-    return whole
+    waiting: list[Any] = []
+    sums: list[Any] = []
+    try:
+        for parts in tasks:
+            waiting.append(send(client, "pairs", _sum_pairs, parts, places, dtype, memory, asker))
+        sums = list(waiting)
+        while len(sums) > 1:
+            pairs = [sums[at : at + 2] for at in range(0, len(sums), 2)]
+            sums = []
+            for pair in pairs:
+                if len(pair) == 2:
+                    waiting.append(send(client, "pairs-add", _add, *pair, asker))
+                sums.append(pair[0] if len(pair) == 1 else waiting[-1])
+        total, (whole,) = len(waiting), sums
+        while waiting:
+            for future in first_done(client, waiting):
+                if future.status != "finished":
+                    result_of(client, future)  # raises what the task raised
+                waiting.remove(future)
+                if future is not whole:  # of the others nobody but Dask, for those to come, has the result
+                    future.release()
+            if report is not None:
+                report(total - len(waiting), total)
+        return whole
+    except BaseException:
+        release_all([*waiting, *sums])  # an error whose frames hold them may be kept for long
+        raise
 
 
 def _check_memory(cluster: Cluster, n: int, k: int, dtype: np.dtype[Any], size: int) -> None:
@@ -143,8 +162,11 @@ def _check_memory(cluster: Cluster, n: int, k: int, dtype: np.dtype[Any], size: 
 
 
 def _result(client: Any, future: Any) -> Any:
-    first_done(client, [future])
-    return result_of(client, future)
+    try:
+        first_done(client, [future])
+        return result_of(client, future)
+    finally:
+        release_all([future])
 
 
 def _room(n: int, k: int, dtype: np.dtype[Any], has_prior: bool) -> NeighbourColumns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
@@ -14,7 +14,7 @@ from deql._system.threads import set_threads
 from deql.errors import ClusterError
 from deql.linalg.engines.dask_cluster import RETURNING, done_soon, identities, watch
 
-__all__ = ["first_done", "handed_over", "result_of", "run_tasks", "send", "use_one_thread"]
+__all__ = ["first_done", "handed_over", "release_all", "result_of", "run_tasks", "send", "use_one_thread"]
 
 _RETRIES = 3
 """How often a task is tried again whose worker was lost."""
@@ -96,9 +96,14 @@ def run_tasks(
                     report(done, len(tasks))
                 yield number, found
     finally:
-        for future in running:
-            with suppress(Exception):  # a scheduler that is gone has none of them
-                future.release()
+        release_all(running)
+
+
+def release_all(futures: Iterable[Any]) -> None:
+    """Let go of tasks and their results: those that nobody else waits for are not run."""
+    for future in futures:
+        with suppress(Exception):  # a scheduler that is gone has none of them
+            future.release()
 
 
 def first_done(client: Any, futures: Sequence[Any]) -> list[Any]:
