@@ -116,6 +116,12 @@ class TestRecommend:
         with pytest.raises(DataError, match="is a folder with other files in it"):
             deql.cluster.recommend(model, data, dask_client, tmp_path / "full")
 
+    def test_sets_of_ids_are_asked_for_in_one_order(self):
+        ids = {f"item {number}" for number in range(40)} | {3, 12}
+        assert recommendation._listed(ids) == [3, 12, *sorted(one for one in ids if isinstance(one, str))]
+        assert recommendation._listed(iter("ba")) == ["b", "a"]
+        assert recommendation._listed(None) is None
+
     def test_goes_on_where_the_partitions_lie_elsewhere_by_now(self, dask_client, model, parts, tmp_path):
         first = deql.cluster.recommend(model, parts, dask_client, tmp_path / "lists", k=3)
         shutil.copytree(parts.folder, tmp_path / "mounted")

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deql
-from deql.data import partition_runs, partition_writer
-from deql.data.partition_folder import MANIFEST
+from deql.data import partition_folder, partition_runs, partition_writer
+from deql.data.partition_folder import MANIFEST, new_folder
 from deql.errors import DataError, ParameterError
 
 
@@ -234,6 +234,21 @@ def test_damaged_folders(tmp_path, table, harm, said):
 def _rewrite(folder, **facts):
     path = folder / MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+
+
+def test_what_another_process_has_begun_meanwhile_stays(tmp_path, monkeypatch):
+    whole, begun = partition_folder.sync, tmp_path / ".parts.partial"
+
+    def sync(path):
+        whole(path)
+        if path == tmp_path:  # the folder has its name by then
+            begun.mkdir()
+
+    monkeypatch.setattr(partition_folder, "sync", sync)
+    with new_folder(tmp_path / "parts") as building:
+        (building / "a").write_text("tea")
+    assert begun.is_dir()
+    assert (tmp_path / "parts" / "a").read_text() == "tea"
 
 
 def test_a_folder_without_its_manifest_is_no_table(tmp_path, table):

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 
 import deql
 from deql.errors import ModelFileError
+from deql.io import folder
 from deql.io.shards import ALIGNMENT, Shard, cut, map_shards, shards_of, write_shard
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -144,6 +145,12 @@ def other():
 
 def shard_files(folder):
     return sorted(file.name for file in folder.glob("precision-*"))
+
+
+def test_the_size_of_a_folder_is_that_of_the_files_that_stay(tmp_path):
+    (tmp_path / "a").write_bytes(b"tea")
+    (tmp_path / "gone").symlink_to(tmp_path / "was")  # as a file that is listed and removed before it is looked at
+    assert folder.size(tmp_path) == 3
 
 
 class TestModels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,7 +123,7 @@ def recommend(
     check_whole("reasons", reasons, least=0)
     check_whole("users_per_part", users_per_part)
     shared = SharedModel(model)
-    exclude, candidates = (None if given is None else list(given) for given in (exclude, candidates))
+    exclude, candidates = _listed(exclude), _listed(candidates)
     shared.model._allowed(exclude, candidates, strict)
     parts = _parts(data, users_per_part)
     _check_items(shared.model, data, strict)
@@ -142,6 +142,13 @@ def recommend(
             for task, written in run_tasks(connected, "recommend", _write_part, tasks, stage("Recommend")):
                 found[missing[task]] = written
     return Written(*(sum(counts) for counts in zip(Written(0, 0, 0), *found.values(), strict=True)))
+
+
+def _listed(ids: Iterable[ItemId] | None) -> Any:
+    """Ids in an order that is the same in every process, as that of a set of strings is not."""
+    if ids is None or isinstance(ids, str):  # which is no list of letters: the model says so
+        return ids
+    return sorted(ids, key=lambda one: (type(one).__name__, one)) if isinstance(ids, Set) else list(ids)
 
 
 def _parts(data: Any, users_per_part: int) -> list[UserPart]:

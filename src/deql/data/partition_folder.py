@@ -147,10 +147,12 @@ def new_folder(folder: Path) -> Iterator[Path]:
         lock = _claim(building)
     except OSError as error:
         raise DataError(f"{folder} could not be written: {reason(error)}") from None
+    done = False
     try:
         yield building
         sync(building)
         building.rename(folder)
+        done = True
         (folder / _LOCK).unlink(missing_ok=True)  # not before: who finds none there takes over what it lies among
         sync(folder.parent)
     except OSError as error:
@@ -158,10 +160,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{folder} could not be written: {' '.join(str(error).split())}") from None
     finally:
+        if not done:  # while the lock is held: from then on it may be another process's
+            shutil.rmtree(building, ignore_errors=True)
         if lock >= 0:
             os.close(lock)
-        if building.exists():
-            shutil.rmtree(building, ignore_errors=True)
 
 
 def _claim(building: Path) -> int:

@@ -45,8 +45,12 @@ def is_folder(path: Path) -> bool:
 
 
 def size(path: Path) -> int:
-    """Bytes of all files."""
-    return sum(file.stat().st_size for file in path.iterdir())
+    """Bytes of all files, but those that go meanwhile because the folder is written anew."""
+    total = 0
+    for file in path.iterdir():
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
 
 
 def refusal(path: Path, noun: str) -> str | None:
@@ -101,6 +105,8 @@ def write(kind: FileKind, path: Path, metadata: dict[str, str], arrays: Arrays, 
     is_new = not path.exists()
     try:
         path.mkdir(exist_ok=True)
+        if is_new:
+            sync(path.parent)
         with _alone(kind, path):
             try:
                 index = {"metadata": metadata} | _write_files(path, arrays, most)

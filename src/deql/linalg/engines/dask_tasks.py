@@ -17,7 +17,8 @@ from deql.linalg.engines.dask_cluster import RETURNING, done_soon, identities, w
 __all__ = ["first_done", "handed_over", "release_all", "result_of", "run_tasks", "send", "use_one_thread"]
 
 _RETRIES = 3
-"""How often a task is tried again whose worker was lost."""
+"""How often a task is tried again that raises, as shared storage may fail for a moment; those of lost workers are run
+again by Dask itself."""
 
 
 def send(client: Any, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -141,8 +142,8 @@ def result_of(client: Any, future: Any) -> Any:
         return watch(client, client.gather, lambda: identities(client), future)
     except KilledWorker:
         raise ClusterError(
-            f"one of the tasks ended {_RETRIES + 1} workers, perhaps for lack of memory: use smaller parts, or workers "
-            "with more memory"
+            "one of the tasks ended one worker after the other, perhaps for lack of memory: use smaller parts, or "
+            "workers with more memory"
         ) from None
     except CancelledError:
         raise _cancelled() from None
