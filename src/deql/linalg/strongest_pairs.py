@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from deql._system.progress import ProgressCallback
 from deql._system.threads import run_slices, thread_count
 from deql.linalg.sparse_triangle import SparseTriangle
 
@@ -46,7 +47,9 @@ def inverse_roots(size: NDArray[np.float64], dtype: DTypeLike) -> NDArray[Any]:
         return (1.0 / np.sqrt(size)).astype(dtype)
 
 
-def strongest_pairs(S: SparseTriangle, size: NDArray[np.float64], k: int) -> StrongestPairs:
+def strongest_pairs(
+    S: SparseTriangle, size: NDArray[np.float64], k: int, report: ProgressCallback | None = None
+) -> StrongestPairs:
     """For each item the others of the largest |S_ij|/√A_jj: 4k of them, or, where there are very many items, fewer.
 
     Parameters
@@ -55,6 +58,8 @@ def strongest_pairs(S: SparseTriangle, size: NDArray[np.float64], k: int) -> Str
     size : ndarray of float64
         The diagonal of A.
     k : int
+    report : callable, optional
+        Called as ``report(done, total)``, in rows read.
 
     Examples
     --------
@@ -76,7 +81,12 @@ def strongest_pairs(S: SparseTriangle, size: NDArray[np.float64], k: int) -> Str
     work, threads = np.cumsum(partners), thread_count()
     bounds = np.unique([0, *np.searchsorted(work, work[-1] * np.arange(1, threads) / threads), S.n]).tolist()
     inverse, stop = inverse_roots(size, S.values.dtype), np.zeros(1, bool)
-    run_slices(_keep_strongest, bounds, S.indptr, S.columns, S.values, inverse, indptr, others, values, stop, stop=stop)
+    done, total = np.zeros(S.n, np.int64), sum(S.n - first for first in bounds[:-1])
+    poll = None if report is None else lambda: report(int(done.sum()), total)
+    run_slices(
+        _keep_strongest, bounds, S.indptr, S.columns, S.values, inverse, indptr, others, values, done, stop,
+        stop=stop, poll=poll,
+    )  # fmt: skip
     return StrongestPairs(indptr, others, values)
 
 
@@ -88,7 +98,7 @@ def _count_columns(columns, counts):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _keep_strongest(  # type: ignore[no-untyped-def]
-    first, last, indptr, columns, values, inverse, list_ptr, others, kept, stop
+    first, last, indptr, columns, values, inverse, list_ptr, others, kept, done, stop
 ):
     counts = np.zeros(last - first, np.int64)
     for i in range(first, len(indptr) - 1):
@@ -121,6 +131,7 @@ def _keep_strongest(  # type: ignore[no-untyped-def]
                 )
             elif j >= last:
                 break
+        done[first] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -243,5 +243,5 @@ def test_tells_how_far_it_is():
 
     R = interactions(users=300, items=150).matrix
     Neighbours(k=20).solve(Problem(R, np.ones(150)), stage)
-    assert list(told) == ["Pairs of items", "Neighbourhoods"]
+    assert list(told) == ["Pairs of items", "Strongest pairs", "Neighbourhoods"]
     assert all(0 <= done <= total for each in told.values() for done, total in each)

@@ -171,7 +171,7 @@ def _columns_here(
             f"items that share users: {why}; take a smaller k, or keep fewer items"
         )
     added = problem.added[items]
-    lists = strongest_pairs(S, S.diagonal + added, k)
+    lists = strongest_pairs(S, S.diagonal + added, k, stage("Strongest pairs"))
     return solve_columns(S, added, k, lists, prior=prior, report=stage("Neighbourhoods"))
 
 
