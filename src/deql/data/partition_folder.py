@@ -39,13 +39,13 @@ def is_partition_folder(path: str | os.PathLike[str]) -> bool:
     >>> is_partition_folder(".")
     False
     """
-    return (Path(path) / MANIFEST).is_file()
+    return os.path.isfile(Path(path, MANIFEST))  # not pathlib's, which raises where nobody may look
 
 
 def check_manifest(path: str | os.PathLike[str]) -> None:
     """Refuse a folder of partitions and its files as a table: their items are numbers of columns, and no ids."""
     folder = Path(path)
-    above = folder if folder.is_dir() else folder.parent  # also of a pattern
+    above = folder if os.path.isdir(folder) else folder.parent  # also of a pattern
     is_part = above == folder or folder.match("part-*.parquet") or folder.name == ITEMS or has_magic(folder.name)
     if is_part and is_partition_folder(above):
         raise DataError(f"{above} is a folder of partitions: name a table here, or open it with deql.read_partitions")
