@@ -22,8 +22,9 @@ from deql.data.readers.files import open_table
 from deql.errors import DataError, name_some
 
 __all__ = [
-    "AsJson", "Encoding", "HashUsers", "HowMany", "KeepData", "MaxUnpacked", "ModelFile", "OnMissing", "Seed",
-    "TableFile", "TableOptions", "as_column", "check_several", "note_weights", "show_steps", "with_options",
+    "AsJson", "Encoding", "Format", "HashUsers", "Header", "HowMany", "Ids", "ItemColumn", "KeepData", "MaxUnpacked",
+    "MinWeight", "ModelFile", "OnMissing", "Seed", "TableFile", "TableOptions", "UserColumn", "WeightColumn",
+    "as_column", "check_several", "note_weights", "show_steps", "with_options",
 ]  # fmt: skip
 
 TableFile = Annotated[Path, typer.Argument(help="File or folder with a row for each interaction.", metavar="FILE")]
@@ -44,6 +45,15 @@ HashUsers = Annotated[
 OnMissing = Annotated[
     Literal["error", "skip"], typer.Option(help="Rows without a user or item: an error, or skipped and counted.")
 ]
+UserColumn = Annotated[str | None, typer.Option(help="Column of users, by name or number; else guessed.")]
+ItemColumn = Annotated[str | None, typer.Option(help="Column of items, by name or number; else guessed.")]
+WeightColumn = Annotated[str | None, typer.Option(help="Column of weights; without it every row counts 1.")]
+Format = Annotated[str | None, typer.Option(help="Format of the file; found out if not given.")]
+Header = Annotated[
+    bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns; else seen.")
+]
+Ids = Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")]
+MinWeight = Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same split; 0 if not given.")]
 
 
@@ -53,20 +63,18 @@ class TableOptions:
 
     section: ClassVar[str] = "Reading and cleaning a table"
 
-    user: Annotated[str | None, typer.Option(help="Column of users, by name or number; else guessed.")] = None
-    item: Annotated[str | None, typer.Option(help="Column of items, by name or number; else guessed.")] = None
-    weight: Annotated[str | None, typer.Option(help="Column of weights; without it every row counts 1.")] = None
+    user: UserColumn = None
+    item: ItemColumn = None
+    weight: WeightColumn = None
     time: Annotated[str | None, typer.Option(help="Column of times.")] = None
-    format: Annotated[str | None, typer.Option(help="Format of the file; found out if not given.")] = None
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns; else seen.")
-    ] = None
+    format: Format = None
+    header: Header = None
     encoding: Encoding = "utf-8"
-    ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
+    ids: Ids = "auto"
     on_missing: OnMissing = "error"
     items: Annotated[Path | None, typer.Option(help="Table with the items' titles.")] = None
     max_unpacked: MaxUnpacked = None
-    min_weight: Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")] = None
+    min_weight: MinWeight = None
     binary: Annotated[bool, typer.Option("--binary", help="Every interaction counts 1, whatever its weight.")] = False
     min_users_per_item: Annotated[int | None, typer.Option(help="Keep items with so many users. One pass.")] = None
     min_items_per_user: Annotated[int | None, typer.Option(help="Then users with so many items. One pass.")] = None

@@ -9,7 +9,21 @@ from typing import Annotated, ClassVar
 import typer
 
 from deql._system.tables import counted
-from deql.cli.options import AsJson, Encoding, MaxUnpacked, OnMissing, as_column, with_options
+from deql.cli.options import (
+    AsJson,
+    Encoding,
+    Format,
+    Header,
+    Ids,
+    ItemColumn,
+    MaxUnpacked,
+    MinWeight,
+    OnMissing,
+    UserColumn,
+    WeightColumn,
+    as_column,
+    with_options,
+)
 from deql.cli.output import print_json, progress_wanted, say, sizes
 from deql.data.partition_folder import is_partition_folder
 from deql.data.read_partitions import read_partitions
@@ -24,16 +38,14 @@ class ReadingOptions:
 
     section: ClassVar[str] = "Reading the table"
 
-    user: Annotated[str | None, typer.Option(help="Column of users, by name or number; else guessed.")] = None
-    item: Annotated[str | None, typer.Option(help="Column of items, by name or number; else guessed.")] = None
-    weight: Annotated[str | None, typer.Option(help="Column of weights; without it every row counts 1.")] = None
-    min_weight: Annotated[float | None, typer.Option(help="Keep rows of at least this weight.")] = None
-    format: Annotated[str | None, typer.Option(help="Format of the file; found out if not given.")] = None
-    header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns; else seen.")
-    ] = None
+    user: UserColumn = None
+    item: ItemColumn = None
+    weight: WeightColumn = None
+    min_weight: MinWeight = None
+    format: Format = None
+    header: Header = None
     encoding: Encoding = "utf-8"
-    ids: Annotated[str, typer.Option(help="auto: whole numbers if all ids are, else text; text: always text.")] = "auto"
+    ids: Ids = "auto"
     on_missing: OnMissing = "error"
     max_unpacked: MaxUnpacked = None
 
