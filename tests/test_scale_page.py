@@ -1,0 +1,12 @@
+"""The page "Larger problems" does what it says: its blocks are run."""
+
+from pathlib import Path
+
+from tests.pages import deql_shell, run_page
+
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+
+
+def test_every_block_runs_and_prints_what_it_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_page(PAGE, PAGE.read_text("utf-8"), deql_shell(capsys), capsys)
