@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from deql._system.checks import check_whole
 from deql._system.tables import counted
 from deql.cli import data_source
 from deql.cli.options import AsJson, ModelFile, TableOptions, with_options
@@ -40,6 +41,7 @@ def prune(
     """Keep the largest weights of each item, and say what leaving out the others costs. No fit."""
     if out is None:
         raise ParameterError("say with -o where to save the smaller model")
+    check_whole("per_item", per_item)  # before a large model is read
     check_outputs(model=out, inputs=[model_file, data, table.items])
     if data is None and (typed := table.typed()):
         raise ParameterError(f"{', '.join(map(option_name, typed))}: what is read is --data FILE, which is not given")
