@@ -20,7 +20,7 @@ from deql.linalg.native_calls import call_with_5, call_with_8, potrf_address, po
 from deql.linalg.sparse_triangle import SparseTriangle
 from deql.linalg.strongest_pairs import StrongestPairs, inverse_roots
 
-__all__ = ["NeighbourColumns", "solve_columns"]
+__all__ = ["NeighbourColumns", "bytes_of_thread", "solve_columns"]
 
 _LONG_ROW = 24
 """A row so many times as long as a neighbourhood is searched for its members, not walked."""
@@ -51,6 +51,17 @@ class NeighbourColumns(NamedTuple):
     values: NDArray[Any]
     images: NDArray[Any]
     residuals: NDArray[np.float64]
+
+
+def bytes_of_thread(n: int, k: int, itemsize: int) -> int:
+    """What each thread takes that solves columns: three numbers for every item, and one small system.
+
+    Examples
+    --------
+    >>> bytes_of_thread(10**6, 400, 4) // 2**20
+    12
+    """
+    return (8 + itemsize) * n + (k + 1) ** 2 * itemsize
 
 
 def solve_columns(

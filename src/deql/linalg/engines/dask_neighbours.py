@@ -25,7 +25,7 @@ from deql.linalg.engines.dask_tasks import (
 from deql.linalg.engines.engine import Problem, RowPart
 from deql.linalg.engines.pair_sums import sum_parts
 from deql.linalg.engines.resources import INTERPRETER
-from deql.linalg.neighbourhoods import NeighbourColumns, solve_columns
+from deql.linalg.neighbourhoods import NeighbourColumns, bytes_of_thread, solve_columns
 from deql.linalg.sparse_triangle import SparseTriangle
 from deql.linalg.strongest_pairs import StrongestPairs, strongest_pairs
 
@@ -150,7 +150,7 @@ def _summed(
 
 
 def _check_memory(cluster: Cluster, n: int, k: int, dtype: np.dtype[Any], size: int) -> None:
-    of_thread = (8 + dtype.itemsize) * n + (k + 1) ** 2 * dtype.itemsize  # marks of the items, and one small system
+    of_thread = bytes_of_thread(n, k, dtype.itemsize)
     for worker in cluster.workers.values():
         needed = INTERPRETER + size + of_thread * worker.threads
         if needed > worker.memory:

@@ -20,7 +20,7 @@ from deql.linalg.engines.engine import Engine, PriorFactors, Problem, Solved
 from deql.linalg.engines.pair_sums import item_counts, least_room, sum_parts
 from deql.linalg.engines.resources import INTERPRETER, ProblemSize, Requirement, Resources, lacking
 from deql.linalg.invert import LARGEST_RESIDUAL
-from deql.linalg.neighbourhoods import NeighbourColumns, solve_columns
+from deql.linalg.neighbourhoods import NeighbourColumns, bytes_of_thread, solve_columns
 from deql.linalg.sparse_columns import columns_by_rows
 from deql.linalg.sparse_triangle import popularity_order
 from deql.linalg.strongest_pairs import MOST_LISTED, strongest_pairs
@@ -150,7 +150,7 @@ def _bytes_to_solve(n: int, k: int, itemsize: int, with_prior: bool, listed: int
     """
     width = min(k, n - 1) + 1
     lists = min(4 * n * width, listed, max(MOST_LISTED, n * width)) * (4 + itemsize)
-    of_threads = thread_count() * ((8 + itemsize) * n + width**2 * itemsize)
+    of_threads = thread_count() * bytes_of_thread(n, width - 1, itemsize)
     return _bytes_of_columns(n, k, itemsize, with_prior) + lists + of_threads
 
 
