@@ -49,7 +49,7 @@ def check_manifest(path: str | os.PathLike[str]) -> None:
     is_part = above == folder or folder.match("part-*.parquet") or folder.name == ITEMS or has_magic(folder.name)
     if is_part and is_partition_folder(above):
         raise DataError(f"{above} is a folder of partitions: name a table here, or open it with deql.read_partitions")
-    if os.path.isfile(folder / ITEMS) and any(folder.glob("part-*.parquet")) and not is_partition_folder(folder):
+    if os.path.isfile(folder / ITEMS) and any(folder.glob("part-*.parquet")):
         raise DataError(
             f"{folder} has partitions, but not their manifest, {MANIFEST}: restore it, or partition the table again"
         )
