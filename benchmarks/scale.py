@@ -219,17 +219,16 @@ def pairs_of(interactions: int) -> float:
 
 
 def exact_on(rates: dict[str, Any], n: int, interactions: int, nodes: int) -> dict[str, float]:
-    """An exact fit on nodes of :data:`NODE_CORES` cores, a worker each: bytes on a node, over its wire, and seconds."""
+    """An exact fit on nodes of :data:`NODE_CORES` cores, a worker each: bytes on a node and over its wire, seconds."""
     cores, factors, wire = NODE_CORES * nodes, rates["factors"], NODE_GBIT * 1e9 / 8
     counted = count(n, nodes, NODE_CORES)
     moved = counted.received + counted.summed if nodes > 1 else 0.0
     products = factors["flops"] * n**3 / (rates["rate"] / rates["cores"] * cores)
     gram = rates["pair"] * pairs_of(interactions) / cores
     handing_out = factors["task"] * counted.tasks  # by one scheduler, whatever the number of nodes
-    seconds = max(products + gram + moved / wire, handing_out)
-    parts = {"products": products, "Gram": gram, "network": moved / wire, "scheduler": handing_out}
+    seconds = {"products": products, "Gram": gram, "network": moved / wire, "scheduler": handing_out}
     node = counted.tiles * counted.most + counted.beside + 16 * interactions / nodes  # R by user and by item
-    return {"seconds": seconds, "node": node, "moved": moved, "P": counted.tiles, **parts}
+    return {"node": node, "moved": moved, "P": counted.tiles, **seconds}
 
 
 def neighbours_on(growth: list[dict[str, float]], n: int, interactions: int, nodes: int) -> dict[str, float]:
