@@ -3,11 +3,17 @@
 import importlib.util
 import os
 
-# Without torch neither its engine nor ELSA can be tried out.
+# Without torch neither its engine nor what it trains can be tried out.
 collect_ignore_glob = (
     []
     if importlib.util.find_spec("torch")
-    else ["src/deql/linalg/engines/torch_*", "src/deql/ranking/torch_*", "src/deql/models/elsa/*"]
+    else [
+        "src/deql/linalg/engines/torch_*",
+        "src/deql/ranking/torch_*",
+        "src/deql/models/elsa/*",
+        "src/deql/models/neural/*",
+        "src/deql/models/training/*",
+    ]
 )
 
 # Processes that share the processors would only wait for each other's threads: twice the time for fits. Tests of

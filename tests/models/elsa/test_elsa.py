@@ -8,7 +8,8 @@ from scipy.sparse import csr_array
 import deql
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.models.elsa.elsa import ELSA
-from deql.models.elsa.training import SparseRows, loss_and_gradient
+from deql.models.elsa.training import loss_and_gradient
+from deql.models.training.sparse_rows import SparseRows
 from deql.split import HeldOut
 
 torch = pytest.importorskip("torch")
@@ -211,7 +212,7 @@ def test_what_cannot_be_trained_is_said_in_a_sentence(planted, split, monkeypatc
     with pytest.raises(DataError, match=r"patience needs validation data.*: 9 users are too few"):
         small(patience=1).fit(planted.matrix[:9])
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(DeviceError, match=r'pip install "deql\[gpu\]"'):
+    with pytest.raises(DeviceError, match=r'pip install "deql\[neural\]"'):
         small().fit(planted)
 
 

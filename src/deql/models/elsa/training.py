@@ -18,26 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.functional import embedding_bag
 
 from deql._system.progress import ProgressCallback
 from deql.errors import DataError
-from deql.metrics import ndcg
-from deql.models.elsa import Epoch
+from deql.models.training import Epoch
+from deql.models.training.sparse_rows import SparseRows
 
 __all__ = [
-    "SparseRows",
     "Trained",
     "TrainingConfig",
-    "ValidationNDCG",
     "loss_and_gradient",
     "scale_rows",
     "train",
 ]
-
-_K = 20
-_SCORES_AT_ONCE = 2**26
-"""Scores that are held at once while users are validated on: 256 MiB."""
 
 
 @dataclass(frozen=True)
@@ -60,70 +53,6 @@ class Trained(NamedTuple):
     history: list[Epoch]
 
 
-class SparseRows:
-    """Rows of a sparse matrix on a device.
-
-    Parameters
-    ----------
-    starts : Tensor of int64, on the processor
-        Where each row begins in the next two, and where the last one ends.
-    columns, values : Tensor of int32 and float32
-    n : int
-        Number of columns.
-    """
-
-    def __init__(self, starts: torch.Tensor, columns: torch.Tensor, values: torch.Tensor, n: int) -> None:
-        self._starts, self.columns, self.values, self.n = starts, columns, values, n
-        self._begins = starts[:-1].to(columns.device)
-        self._lengths = starts.diff().to(columns.device)
-
-    @classmethod
-    def from_arrays(
-        cls, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any], n: int, device: torch.device
-    ) -> SparseRows:
-        """From the arrays of a matrix in compressed rows; copies, for those may be read-only."""
-        parts = np.array(indptr, np.int64), np.array(indices, np.int32), np.array(values, np.float32)
-        starts, columns, weights = (torch.from_numpy(part) for part in parts)
-        return cls(starts, columns.to(device), weights.to(device), n)
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def take(self, rows: torch.Tensor) -> SparseRows:
-        """These rows, in this order; their numbers on the processor."""
-        starts = torch.zeros(len(rows) + 1, dtype=torch.int64)
-        torch.cumsum(self._starts.diff()[rows], 0, out=starts[1:])
-        there, total = rows.to(self.columns.device), int(starts[-1])
-        moved = self._begins[there] - starts[:-1].to(self.columns.device)
-        places = torch.repeat_interleave(moved, self._lengths[there], output_size=total)
-        places += torch.arange(total, device=self.columns.device)
-        return SparseRows(starts, self.columns[places], self.values[places], self.n)
-
-    def part(self, first: int, last: int) -> SparseRows:
-        """Rows ``first`` … ``last − 1``, not copied."""
-        begin, end = int(self._starts[first]), int(self._starts[last])
-        starts = self._starts[first : last + 1] - begin
-        return SparseRows(starts, self.columns[begin:end], self.values[begin:end], self.n)
-
-    def row_numbers(self) -> torch.Tensor:
-        """The row of each entry."""
-        return torch.repeat_interleave(self._lengths, output_size=len(self.columns))
-
-    def squares(self) -> torch.Tensor:
-        """‖x‖² of each row."""
-        return self.values.new_zeros(len(self)).index_add_(0, self.row_numbers(), self.values.square())
-
-    def times(self, dense: torch.Tensor) -> torch.Tensor:
-        """X·dense."""
-        return _sum_rows(dense, self.columns, self._begins, self.values)
-
-    def transposed_times(self, dense: torch.Tensor) -> torch.Tensor:
-        """Xᵀ·dense; sorted by columns first, so that sums always run in the same order."""
-        columns, order = torch.sort(self.columns, stable=True)
-        begins = torch.searchsorted(columns, torch.arange(self.n, dtype=columns.dtype, device=columns.device))
-        return _sum_rows(dense, self.row_numbers()[order], begins, self.values[order])
-
-
 def scale_rows(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
     """Values of a matrix in compressed rows, each row divided by a power of two that brings it below 1.
 
@@ -141,12 +70,6 @@ def scale_rows(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32
     if filled.any():
         exponents[filled] = np.frexp(np.maximum.reduceat(np.abs(values), indptr[:-1][filled]))[1]
     return np.ldexp(values.astype(np.float64), -np.repeat(exponents, lengths)).astype(np.float32)
-
-
-def _sum_rows(dense: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    # Both kinds of places are of one type, which must hold the last of them.
-    kind = rows.dtype if len(rows) <= torch.iinfo(torch.int32).max else torch.int64
-    return embedding_bag(rows.to(kind), dense, begins.to(kind), mode="sum", per_sample_weights=weights.to(dense.dtype))
 
 
 def loss_and_gradient(A: torch.Tensor, histories: SparseRows) -> tuple[torch.Tensor, torch.Tensor]:
@@ -180,55 +103,6 @@ def loss_and_gradient(A: torch.Tensor, histories: SparseRows) -> tuple[torch.Ten
     gradient = histories.transposed_times(2 * ((by_agreement - 2 * by_size) * Z + by_size * ZG))
     gradient += torch.linalg.multi_dot([A, Z.T, (2 * by_size) * Z])
     return (2 - 2 * cosine).mean(), gradient
-
-
-class ValidationNDCG:
-    """NDCG@20 of users whose items are held out, as :func:`deql.evaluate` has it but for ties, which torch orders.
-
-    Parameters
-    ----------
-    seen, held_out : SparseRows
-        Same users in the same order.
-    counts : ndarray
-        How many items of each are held out, known to the model or not; above 0.
-    scale : ndarray
-        What each column of W is multiplied by.
-    popularity : ndarray
-        The score of each item for users of whom nothing is seen.
-    """
-
-    def __init__(
-        self,
-        seen: SparseRows,
-        held_out: SparseRows,
-        counts: NDArray[Any],
-        scale: NDArray[np.float64],
-        popularity: NDArray[Any],
-    ) -> None:
-        device = seen.columns.device
-        self._seen, self._held_out = seen, held_out
-        self._scale = torch.from_numpy(scale.astype(np.float32)).to(device)
-        self._popularity = torch.from_numpy(popularity.astype(np.float32)).to(device)
-        self._counts = counts.astype(np.int64)
-
-    def __call__(self, A: torch.Tensor) -> float:
-        """NDCG@20 of W = A·Aᵀ − I."""
-        users, n = len(self._seen), len(A)
-        step = max(1, _SCORES_AT_ONCE // n)
-        total = 0.0
-        for first in range(0, users, step):
-            last = min(first + step, users)
-            seen, held_out = self._seen.part(first, last), self._held_out.part(first, last)
-            scores = (seen.times(A) @ A.T).mul_(self._scale)
-            scores[seen._lengths == 0] = self._popularity
-            rows = seen.row_numbers()
-            scores[rows, seen.columns] = -torch.inf
-            best = scores.topk(min(_K, n), dim=1)
-            truth = torch.zeros_like(scores, dtype=torch.bool)
-            truth[held_out.row_numbers(), held_out.columns] = True
-            hits = truth.gather(1, best.indices) & (best.values > -torch.inf)
-            total += float(ndcg(hits.cpu().numpy(), self._counts[first:last], _K).sum())
-        return total / users
 
 
 def train(
