@@ -18,6 +18,7 @@ from deql._version import __version__
 keep_compiled()
 
 __all__ = [
+    "CheckpointError",
     "ClusterError",
     "Comparison",
     "DataError",
@@ -49,6 +50,7 @@ __all__ = [
     "join",
     "k_fold",
     "load_split",
+    "neural",
     "objective",
     "plan",
     "priors",
@@ -65,7 +67,7 @@ __all__ = [
 __all__ += models.__all__
 
 if TYPE_CHECKING:
-    from deql import cluster, datasets, engines, objective, priors, rules
+    from deql import cluster, datasets, engines, neural, objective, priors, rules
     from deql._system.threads import set_threads
     from deql.data.clean import clean
     from deql.data.interactions import Interactions
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from deql.data.read import read_interactions
     from deql.data.read_partitions import read_partitions
     from deql.errors import (
+        CheckpointError,
         ClusterError,
         DataError,
         DeqlError,
@@ -120,10 +123,10 @@ __getattr__, __dir__ = lazy_exports(
         "deql.linalg.planner": ("plan",),
         "deql.tuning": ("tune",),
         "deql.errors": (
-            "ClusterError", "DataError", "DeqlError", "DeviceError", "JournalError", "ModelFileError", "NotFittedError",
-            "NotPositiveDefiniteError", "ParameterError", "InaccurateInverseError", "SplitFileError", "TileFileError",
-            "TooLargeError", "UnknownItemError",
+            "CheckpointError", "ClusterError", "DataError", "DeqlError", "DeviceError", "JournalError",
+            "ModelFileError", "NotFittedError", "NotPositiveDefiniteError", "ParameterError",
+            "InaccurateInverseError", "SplitFileError", "TileFileError", "TooLargeError", "UnknownItemError",
         ),
     },
-    modules=("cluster", "datasets", "engines", "objective", "priors", "rules"),
+    modules=("cluster", "datasets", "engines", "neural", "objective", "priors", "rules"),
 )  # fmt: skip

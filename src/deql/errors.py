@@ -88,6 +88,10 @@ class TileFileError(DeqlError):
     """Tiles of the disk engine that are damaged, foreign, in use, of another fit, or cannot be written."""
 
 
+class CheckpointError(DeqlError):
+    """A checkpoint that is damaged, foreign, of another training, or cannot be written."""
+
+
 class ModelFileError(DeqlError):
     """A model file that is truncated, altered, foreign or newer than this library."""
 

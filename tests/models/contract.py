@@ -93,6 +93,12 @@ def with_prior(kind: Callable[..., Any], prior: Prior, **params: Any) -> Case:
     return Case(make, {"prior_weight": 0.9}, {"prior_weight": -1.0})
 
 
+def network(kind: Callable[..., Any], **params: Any) -> Case:
+    """A network. Its W is that of histories without a name; that and its file are all that there is of it here."""
+    make = partial(kind, rank=4, epochs=3, batch_size=64, **params)
+    return Case(make, {"rank": 2}, {"epochs": 0}, needs="torch")
+
+
 # LAE and ELSA have a symmetric W, but for a popularity_power.
 CASES = {
     "EASE": family(deql.EASE),
@@ -117,6 +123,10 @@ CASES = {
         lambda: deql.ELSA(rank=4, epochs=3, batch_size=32, popularity_power=0.3),
         {"rank": 2}, {"epochs": 0}, needs="torch",
     ),
+    "LightGCN": network(deql.neural.LightGCN),
+    "SSM": network(deql.neural.SSM, temperature=0.5),
+    "SSM, matrix factorisation": network(deql.neural.SSM, backbone="mf", popularity_power=0.3),
+    "SGL": network(deql.neural.SGL, edge_dropout=0.3, contrast_weight=0.5),
     "CustomLinear": Case(
         lambda: deql.CustomLinear(co_occurrence), {"popularity_power": 0.7}, {"popularity_power": float("nan")}
     ),
@@ -169,5 +179,7 @@ def interactions(users: int = 80, items: int = N, seed: int = 0, ids: Any = None
     R = (generator.random((users, items)) < chance) * generator.integers(1, 4, (users, items))
     R[np.arange(users), generator.integers(0, items, users)] = 1
     names = [f"item {i}" for i in range(items)] if ids is None else ids
-    data = deql.Interactions.from_csr(csr_array(R.astype(float)), items=names)
+    # Ids that no others have: a network knows the users that it was trained on.
+    ids_of_users = [f"user {u} of {seed}" for u in range(users)]
+    data = deql.Interactions.from_csr(csr_array(R.astype(float)), users=ids_of_users, items=names)
     return replace(data, titles=np.array([f"Item No. {i}" for i in range(items)], object))

@@ -178,7 +178,7 @@ def encode_target(model: Recommender, target: HeldOut) -> tuple[csr_array, csr_a
     index, items = model._item_index, model.items_
     missed = "what is held out, and counted as missed"
     return (
-        encode_histories(target.seen, index, items, strict=False),
+        model._personal(encode_histories(target.seen, index, items, strict=False), target.seen.users),
         encode_histories(target.held_out, index, items, strict=False, where=missed),
     )
 

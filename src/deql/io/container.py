@@ -38,7 +38,13 @@ __all__ = [
 
 # In the order in which safetensors lays arrays out, so that each begins at a multiple of its numbers' size.
 _DTYPES = {"I64": np.int64, "F64": np.float64, "F32": np.float32, "I32": np.int32, "U8": np.uint8}
-_KINDS = {"deql-model": "model", "deql-split": "split", "deql-shard": "shard", "deql-arrays": "model"}
+_KINDS = {
+    "deql-model": "model",
+    "deql-split": "split",
+    "deql-shard": "shard",
+    "deql-arrays": "model",
+    "deql-checkpoint": "checkpoint",
+}
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -36,6 +36,9 @@ MODEL_HOMES = {
     "deql.models.lowrank.lowrank": ("LowRankDEQL",),
     "deql.models.slim.slim": ("SLIM",),
     "deql.models.elsa.elsa": ("ELSA",),
+    "deql.models.neural.lightgcn": ("LightGCN",),
+    "deql.models.neural.ssm": ("SSM",),
+    "deql.models.neural.sgl": ("SGL",),
     "deql.models.custom": ("CustomLinear",),
     "deql.models.popularity": ("Popularity",),
 }

@@ -345,6 +345,8 @@ class Recommender(BulkVerbs):
             check_whole("k", k)
         target = self._column(item)
         row = encode_history(history, self._item_index, self.items_, strict, self._title_index)
+        if isinstance(history, Interactions):
+            row = self._personal(row, history.users)
         return self._explained(row.indices, row.data, target, k)
 
     def _explained(
@@ -352,6 +354,8 @@ class Recommender(BulkVerbs):
     ) -> Explanation:
         """What the columns of a history add to the score of another."""
         values, score = self._contributions(columns, weights, target)
+        of_items = columns < len(self.items_)  # what a user's own vector adds is in the rest
+        columns, values = columns[of_items], values[of_items]
         from_popularity = bool(self._cold(np.array([0, len(columns)], np.int32), columns)[0])
         if from_popularity:
             values, score = np.zeros(len(columns)), float(self._share(target))

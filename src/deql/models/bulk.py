@@ -79,10 +79,10 @@ class BulkVerbs(FittedModel):
             matrix = self._encode(histories, strict=strict)  # type: ignore[arg-type]
             return Asked(matrix, np.arange(matrix.shape[0]), None)
         if users is None:
-            return Asked(self._encode(data, strict=strict), data.users, kind)
+            return Asked(self._personal(self._encode(data, strict=strict), data.users), data.users, kind)
         rows, ids = pick_users(data, users, strict, self.user_salt_ if histories is None else None)
         some = Interactions(rows, ids, data.items)
-        return Asked(self._encode(some, strict=strict), ids, kind)
+        return Asked(self._personal(self._encode(some, strict=strict), ids), ids, kind)
 
     def _data_asked(self, histories: Histories | None) -> Interactions | None:
         """Histories with ids of users, or the data that were kept; None for lists and matrices, which have none."""
@@ -262,7 +262,7 @@ class BulkVerbs(FittedModel):
         """Whether each of the k best items of each user is held out, users × k, and how many items of each are."""
         from deql.ranking.hits import find_hits  # it needs what ELSA's training does without
 
-        seen = self._encode(part.seen, "what is seen")
+        seen = self._personal(self._encode(part.seen, "what is seen"), part.seen.users)
         truth = self._encode(part.held_out, "what is held out, and counted as missed")
         columns = self._best(seen, k, True, np.ones(len(self.items_), bool))[0]
         return find_hits(columns[None], truth)[0], np.diff(part.held_out.matrix.indptr).astype(np.int64)

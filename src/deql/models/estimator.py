@@ -10,7 +10,7 @@ from deql.errors import ParameterError
 
 __all__ = ["EXECUTION_PARAMETERS", "NOT_SERIALISED", "Estimator"]
 
-EXECUTION_PARAMETERS = frozenset({"progress", "device"})
+EXECUTION_PARAMETERS = frozenset({"progress", "device", "checkpoint"})
 """Parameters that say how a model is computed here, and nothing of the model."""
 
 NOT_SERIALISED = EXECUTION_PARAMETERS | {"W"}

@@ -223,6 +223,10 @@ class FittedModel(Estimator, ABC):
         """Histories in the model's columns; ``where`` is what a warning of unknown items calls them."""
         return encode_histories(histories, self._item_index, self.items_, strict, where, self._title_index)
 
+    def _personal(self, matrix: csr_array, users: Iterable[UserId]) -> csr_array:
+        """Rows with what the model knows of their users beside the items, in columns after those of the items."""
+        return matrix
+
     def _allowed(
         self, exclude: Iterable[ItemId] | None, candidates: Iterable[ItemId] | None, strict: bool
     ) -> NDArray[np.bool_]:

@@ -45,6 +45,7 @@ def name_reasons(model: FittedModel, matrix: csr_array, columns: NDArray[np.int3
     >>> deql.EASE(l2=1.0).fit(data).recommend([["tea", "egg"]], k=1, reasons=2).reasons.tolist()
     [['tea; egg']]
     """
+    matrix = csr_array(matrix[:, : len(model.items_)])  # a user's own vector names no item
     names = model.items_ if model.titles_ is None else model.titles_
     named = np.full(columns.shape, None, object)
     lengths = np.diff(matrix.indptr).astype(np.int64)

@@ -96,13 +96,13 @@ def rank_scores(
         Of rows and a sparse matrix with columns for each of them: the exact scores of those, one after
         the other.
     matrix : csr_array
-        Histories X, columns sorted within rows.
+        Histories X, columns sorted within rows. There may be more columns than can be ranked, at the end.
     k : int
         How many.
     exclude_seen : bool, default True
         Leave out what a row already has.
     allowed : ndarray of bool, optional
-        Columns that may be returned.
+        Columns that may be returned; as many as can be ranked.
     squares : ndarray of float64, optional
         Becomes the sum of squared scores over the columns that a row does not have.
     report : callable, optional
@@ -121,8 +121,9 @@ def rank_scores(
     >>> items.tolist(), scores.tolist()
     ([[1, 2]], [[0.5, 0.2]])
     """
-    users, n = matrix.shape
-    allowed = np.ones(n, bool) if allowed is None else allowed
+    users = matrix.shape[0]
+    allowed = np.ones(matrix.shape[1], bool) if allowed is None else allowed
+    n = len(allowed)
     k = min(k, n)
     keep = min(k + SPARE, n)
     out_items, out_scores = np.full((users, k), NO_ITEM, np.int32), np.full((users, k), np.nan)

@@ -1,0 +1,63 @@
+"""What a killed training resumes from, bit for bit: one file, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deql._system.formatting import parse_json
+from deql.errors import CheckpointError
+from deql.io import container
+from deql.io.container import Arrays, FileKind
+
+__all__ = ["Checkpoint", "TrainingState"]
+
+_KIND = FileKind("deql-checkpoint", 1, CheckpointError, "remove it to begin anew")
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """How far a training is: numbers that are trained, those of the optimiser, and plain facts."""
+
+    arrays: Arrays
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training writes how far it is.
+
+    Parameters
+    ----------
+    path : Path
+    training : dict
+        What the result depends on. A file of another training is refused.
+    """
+
+    path: Path
+    training: dict[str, Any]
+
+    def read(self) -> TrainingState | None:
+        """The state that was last written; None if there is none."""
+        if not self.path.exists():
+            return None
+        metadata, arrays = container.read(_KIND, self.path)
+        theirs = parse_json(metadata.get("training", "null"))
+        if theirs != json.loads(json.dumps(self.training)):
+            names = [name for name, value in self.training.items() if (theirs or {}).get(name) != value]
+            raise CheckpointError(
+                f"{self.path} is the checkpoint of another training, which differs in {', '.join(names)}: name another "
+                "file, or remove it"
+            )
+        return TrainingState(arrays, parse_json(metadata["facts"]))
+
+    def write(self, state: TrainingState) -> None:
+        """Replace the state."""
+        facts = {"training": json.dumps(self.training, sort_keys=True), "facts": json.dumps(state.facts)}
+        container.write(_KIND, self.path, facts, state.arrays)
+
+    def remove(self) -> None:
+        """Forget it: the training is done."""
+        self.path.unlink(missing_ok=True)

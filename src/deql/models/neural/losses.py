@@ -1,0 +1,120 @@
+"""The networks' losses, each a function of scores or vectors, with torch alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import normalize, softplus
+
+__all__ = ["bpr", "info_nce", "sampled_softmax", "squared_lengths"]
+
+
+class _Shares(torch.autograd.Function):
+    """Σ_j exp((aᵀb_j − 1)/temperature) for each row a: unit vectors' products are at most 1, so nothing overflows.
+
+    A logarithm of a sum of exponentials would take half a dozen matrices of batch × negatives, this takes one and its
+    gradient another, and those are most of what a step costs.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, one: torch.Tensor, other: torch.Tensor, temperature: float) -> torch.Tensor:
+        shares = (one @ other.T).sub_(1).div_(temperature).exp_()
+        ctx.save_for_backward(one, other, shares)
+        ctx.temperature = temperature
+        return shares.sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        one, other, shares = ctx.saved_tensors
+        slopes = shares * (gradients[0] / ctx.temperature)[:, None]
+        return slopes @ other, slopes.T @ one, None
+
+
+def bpr(positive: torch.Tensor, negative: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """−log σ(s⁺ − s⁻), the mean over pairs by their weights: Bayesian personalised ranking (Rendle et al., 2009).
+
+    Parameters
+    ----------
+    positive, negative : Tensor
+        Scores of an item that a user has, and of one that they have not.
+    weights : Tensor
+        Of the pairs.
+
+    Examples
+    --------
+    >>> round(bpr(torch.zeros(2), torch.zeros(2), torch.ones(2)).item(), 4)  # log 2
+    0.6931
+    """
+    return (weights * softplus(negative - positive)).sum() / weights.sum()
+
+
+def sampled_softmax(
+    users: torch.Tensor, items: torch.Tensor, weights: torch.Tensor, temperature: float, negatives: int
+) -> torch.Tensor:
+    """−log of each pair's share in a softmax over its own item and others of the batch, by cosines over a temperature.
+
+    The items of the batch's first pairs are everybody's negatives, so popular items are negatives often: they are
+    drawn as interactions are (Wu et al., 2024).
+
+    Parameters
+    ----------
+    users, items : Tensor, batch × rank
+        Vectors of pairs.
+    weights : Tensor
+        Of the pairs.
+    temperature : float
+        Of the softmax: the lower, the more the hardest negatives count.
+    negatives : int
+        How many of the batch's items stand against each pair, its own not counted.
+
+    Examples
+    --------
+    >>> vectors = torch.tensor([[1.0, 0.0], [0.0, 5.0]])
+    >>> round(sampled_softmax(vectors, vectors, torch.ones(2), 1.0, 2).item(), 4)  # log(1 + 1/e)
+    0.3133
+    """
+    users, items = normalize(users), normalize(items)
+    own = ((users * items).sum(1) - 1) / temperature
+    shares = _Shares.apply(users, items[:negatives], temperature)
+    # The first pairs' own items are among those.
+    shares = shares + own.exp() * (torch.arange(len(users), device=users.device) >= negatives)
+    loss: torch.Tensor = (weights * (shares.log() - own)).sum() / weights.sum()
+    return loss
+
+
+def info_nce(one: torch.Tensor, other: torch.Tensor, temperature: float) -> torch.Tensor:
+    """−log of how much a vertex's two views agree, against one view with those of all other vertices; the mean.
+
+    Parameters
+    ----------
+    one, other : Tensor, vertices × rank
+        Vectors of the same vertices in two views.
+    temperature : float
+
+    Examples
+    --------
+    >>> round(info_nce(torch.eye(2), torch.eye(2), 1.0).item(), 4)  # log(1 + 1/e)
+    0.3133
+    """
+    one, other = normalize(one), normalize(other)
+    shares: torch.Tensor = _Shares.apply(one, other, temperature).log()
+    return (shares - ((one * other).sum(1) - 1) / temperature).mean()
+
+
+def squared_lengths(vectors: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """½·Σ ‖e‖² of the vectors that a pair takes, the mean over pairs by their weights: what weight decay multiplies.
+
+    Parameters
+    ----------
+    vectors : Tensor, several × batch × rank
+        Those of the pairs' users, of their items and of their negatives.
+    weights : Tensor
+        Of the pairs.
+
+    Examples
+    --------
+    >>> squared_lengths(torch.tensor([[[3.0, 4.0]], [[1.0, 0.0]]]), torch.ones(1)).item()
+    13.0
+    """
+    return (weights * vectors.square().sum((0, 2))).sum() / (2 * weights.sum())

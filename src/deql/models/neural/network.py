@@ -1,0 +1,57 @@
+"""What a network is to its trainer: vectors of all vertices from those that are trained, and the loss of a batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+
+from deql.models.neural.graph import BipartiteGraph, propagate
+
+__all__ = ["Batch", "Network", "rows_of"]
+
+
+class Batch(NamedTuple):
+    """Some interactions, with what random numbers of their epoch are drawn from."""
+
+    users: torch.Tensor
+    items: torch.Tensor
+    weights: torch.Tensor
+    generator: torch.Generator
+
+
+class Network(ABC):
+    """The vectors E of all vertices are trained; those that rank are E, propagated over the graph.
+
+    Parameters
+    ----------
+    graph : BipartiteGraph
+    layers : int
+        Steps of the propagation; with none, the vectors are those that are trained.
+    """
+
+    def __init__(self, graph: BipartiteGraph, layers: int) -> None:
+        self.graph, self.layers = graph, layers
+
+    def begin_epoch(self, generator: torch.Generator) -> None:
+        """Draw what an epoch has once."""
+        return
+
+    @abstractmethod
+    def loss(self, E: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The mean loss of a batch's pairs."""
+
+    def vectors(self, E: torch.Tensor) -> torch.Tensor:
+        """The vectors that rank: the score of an item for a user is the product of theirs."""
+        return propagate(E, self.graph, self.layers)
+
+    def passed_on(self, E: torch.Tensor) -> torch.Tensor:
+        """What items hand on to the users that have them, over all steps: Σ_k<L Â^k·E of items."""
+        return self.graph.powers(E, max(0, self.layers - 1))[self.graph.n_users :]
+
+
+def rows_of(vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Rows of a table, several × batch × rank: one look-up for all, and so one gradient of the table's size."""
+    # Not an embedding, whose gradient takes twice as long on a processor.
+    return vectors.index_select(0, rows.flatten()).view(*rows.shape, -1)

@@ -1,0 +1,278 @@
+"""What the networks share as estimators: training, users with a vector of their own, what a file keeps."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack
+
+from deql._system.checks import check_range, check_whole
+from deql._system.lazy import lazy_module
+from deql._system.machine import check_fits, free_memory
+from deql._system.progress import Stage
+from deql.data import Interactions, as_interactions
+from deql.data.hashed_users import SALT_BYTES, hash_users
+from deql.data.interactions import UserId
+from deql.data.partitions import TrainingData
+from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
+from deql.io.container import digest, pack_text, unpack_text
+from deql.io.model_file import refuse_infinite
+from deql.models.kept_data import KeepData
+from deql.models.training import Epoch
+from deql.models.training.estimator import TrainedFactors
+from deql.split import HeldOut, split_weak
+
+if TYPE_CHECKING:
+    import torch
+
+    from deql.linalg.engines import torch_packed
+    from deql.models.neural import checkpoint as checkpoints
+    from deql.models.neural import trainer
+    from deql.models.neural.graph import BipartiteGraph
+    from deql.models.neural.network import Network
+else:  # torch is loaded by who trains, not by who loads a model
+    torch_packed = lazy_module("deql.linalg.engines.torch_packed")
+    checkpoints = lazy_module("deql.models.neural.checkpoint")
+    trainer = lazy_module("deql.models.neural.trainer")
+
+__all__ = ["NetworkModel", "check_temperature"]
+
+_VALIDATION_SHARE = 0.1
+_LEAST_TEMPERATURE = 0.025
+"""Below, the share of an item in a softmax of cosines may be less than float32 can tell from nothing."""
+
+_USERS = "own_users"
+"""Of the arrays that hold hashes of users in a model file."""
+
+
+@dataclass(eq=False, repr=False)
+class NetworkModel(TrainedFactors):
+    """Base of networks: vectors of users and items, trained on the graph of both.
+
+    A user of the training data is known by the id, as Interactions, a frame or ``users=`` have it, and is ranked by the
+    vector that was trained. Everybody else, and every history without an id, is folded in: the vector is estimated from
+    the items' by least squares, linear in the history, so that W = left_·right_ᵀ ranks and explains them. The model
+    file keeps salted hashes of the ids, and names nobody.
+
+    Parameters
+    ----------
+    rank : int, default 64
+        Length of the vectors.
+    epochs : int
+        How often each interaction is seen, at most.
+    batch_size : int
+        Interactions for each step.
+    learning_rate : float
+        Of Adam.
+    weight_decay : float
+        What multiplies ½·‖e‖² of the trained vectors that a pair takes, in the loss.
+    seed : int, default 0
+        For the first vectors, the order of interactions, and what else is drawn. The same seed gives the same model on
+        a processor.
+    validate_every : int
+        With validation data: how many epochs from one look at them to the next.
+    checkpoint : path, optional
+        A file that is written twice a minute. A training that was killed resumes from it, bit for bit where the device
+        computes alike; it is removed at the end.
+
+    Attributes
+    ----------
+    left_, right_ : ndarray of float32, n × rank
+        W = left_·right_ᵀ, for histories.
+    own_ : ndarray of float32, users × rank
+        What training learned of each user beyond the history: the score of item i is (x·left_ + own)·right_[i].
+    """
+
+    rank: int = 64
+    epochs: int = 100
+    batch_size: int = 8192
+    learning_rate: float = 0.01
+    weight_decay: float = 1e-4
+    validate_every: int = field(default=5, kw_only=True)
+    checkpoint: str | None = field(default=None, kw_only=True)
+
+    _is_linear = False
+
+    @abstractmethod
+    def _network(self, graph: BipartiteGraph) -> Network:
+        """What is to be trained on this graph."""
+
+    @abstractmethod
+    def _step_bytes(self, vertices: int, batch: int) -> int:
+        """Memory of a step beside what every network's takes."""
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_whole("validate_every", self.validate_every)
+        check_range("weight_decay", self.weight_decay, 0.0, np.inf)
+
+    def _trained_numbers(self, data: Interactions) -> int:
+        return (data.n_users + data.n_items) * self.rank
+
+    def _hold_out(self, data: Interactions) -> tuple[Interactions, HeldOut]:
+        split = split_weak(data, _VALIDATION_SHARE, 0, self.seed)
+        return split.train, split.test
+
+    def _fit_keeping(self, data: TrainingData, learn: Callable[..., None], keep_data: KeepData) -> Self:
+        super()._fit_keeping(data, learn, keep_data)
+        table = as_interactions(data)
+        some = np.diff(table.matrix.indptr) > 0  # users without items have learned nothing
+        # If the data are kept under hashes, these are users' names here, too.
+        self._own_salt = self.user_salt_ or _salt_of(table.matrix)
+        self._own_users = hash_users(table.users[some], self._own_salt)
+        return self
+
+    def _train(
+        self,
+        data: Interactions,
+        validation: HeldOut | None,
+        device: torch.device,
+        stage: Stage,
+        label: str,
+        epochs: int | None = None,
+    ) -> trainer.Trained:
+        matrix = data.matrix
+        if not (matrix.data > 0).all():
+            raise DataError(
+                f"{np.count_nonzero(matrix.data <= 0):,} interactions weigh 0 or less, and a network learns from what "
+                "users have: leave them out"
+            )
+        config = trainer.TrainingConfig(
+            self.rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.validate_every,
+            self.seed,
+        )  # fmt: skip
+        if epochs is not None:
+            config = replace(config, epochs=epochs, patience=None)
+        self._check_memory(data, device)
+        resumed = None
+        if self.checkpoint is not None:
+            resumed = checkpoints.Checkpoint(
+                Path(f"{self.checkpoint}.choosing" if label != "Train" else self.checkpoint),
+                self._training(data, validation, config),
+            )
+        what = f"{data.n_users:,} users and {data.n_items:,} items at rank {self.rank:,}"
+        with torch_packed.memory_watched(what, device, "lower rank or batch_size"):
+            from deql.models.neural.graph import BipartiteGraph
+
+            largest = matrix.data.max()
+            values = matrix.data.astype(np.float64) / largest  # whose sums are finite, whatever the weights
+            graph = BipartiteGraph.from_arrays(matrix.indptr, matrix.indices, values, data.n_items, device)
+            validate = None
+            if validation is not None:
+                ndcg = self._validator(data, validation, device, _divided_by(float(largest)), personal=True)
+                validate = lambda found: ndcg(*found)  # noqa: E731
+            found = trainer.train(self._network(graph), config, validate, resumed, stage(label))
+        some = np.diff(matrix.indptr) > 0
+        return found._replace(left=found.left / np.float32(largest), own=found.own[some])
+
+    def _training(
+        self, data: Interactions, validation: HeldOut | None, config: trainer.TrainingConfig
+    ) -> dict[str, Any]:
+        """What the result of a training depends on."""
+        held_out = {} if validation is None else {"validation": _digest(validation.held_out.matrix)}
+        return (
+            {"model": type(self).__name__, "data": _digest(data.matrix)}
+            | held_out
+            | self._to_config(self.get_params())
+            | {"epochs": config.epochs, "patience": config.patience}
+        )
+
+    def _check_memory(self, data: Interactions, device: torch.device) -> None:
+        """Refuse what cannot fit; what is short of it by little is told when it runs out (memory_watched)."""
+        here = device.type == "cpu"
+        vertices, batch = data.n_users + data.n_items, min(self.batch_size, data.n_interactions)
+        # E, its gradient and best, both moments, and in propagation the sum, two powers and their gradients; of an edge
+        # its ends, weight and order, by users and by items.
+        needed = 4 * self.rank * (12 * vertices + 8 * batch) + 64 * data.n_interactions
+        needed += self._step_bytes(vertices, batch)
+        check_fits(
+            f"rank {self.rank:,} on a graph of {vertices:,} users and items with {data.n_interactions:,} interactions",
+            needed, free_memory() if here else torch_packed.free_bytes(device), "choose a lower rank or batch_size",
+            where="" if here else f" on {device}", error=TooLargeError if here else DeviceError,
+        )  # fmt: skip
+
+    def _take(self, found: trainer.Trained, history: list[Epoch]) -> None:
+        self.epochs_, self.history_ = found.epochs, history
+        self._keep(found.left, found.right)
+        self._join(found.own)
+
+    def _join(self, own: NDArray[np.float32]) -> None:
+        """Put users' own vectors under the items': the row of a known user has one column more, which takes theirs."""
+        self._encoders = np.concatenate([self.left_, own])
+        self.left_, self.own_ = self._encoders[: len(self.left_)], self._encoders[len(self.left_) :]
+
+    def _personal(self, matrix: csr_array, users: Iterable[UserId]) -> csr_array:
+        rows = self._own_rows(users)
+        known = np.flatnonzero(rows >= 0)
+        own = csr_array((np.ones(len(known), matrix.dtype), (known, rows[known])), (matrix.shape[0], len(self.own_)))
+        return csr_array(hstack([matrix, own], format="csr"))
+
+    def _own_rows(self, users: Iterable[UserId]) -> NDArray[np.int64]:
+        """The row of ``own_`` of each user; -1 for others. Of data kept under hashes, users are those."""
+        listed: list[Any] = np.asarray(users).tolist()
+        rows = np.array([self._own_index.get(user, -1) for user in listed], np.int64)
+        others = np.flatnonzero(rows < 0)
+        hashes = hash_users([listed[place] for place in others.tolist()], self._own_salt)
+        rows[others] = [self._own_index.get(user, -1) for user in hashes.tolist()]
+        return rows
+
+    @cached_property
+    def _own_index(self) -> dict[str, int]:
+        return {user: row for row, user in enumerate(self._own_users.tolist())}
+
+    def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
+        scores: NDArray[np.floating] = (matrix.astype(np.float32) @ self._encoders[: matrix.shape[1]]) @ self.right_.T
+        return scores
+
+    def _stored(self) -> tuple[Any, ...]:
+        return self._encoders, self.right_, self.shift_
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        hashes = pack_text(_USERS, self._own_users)
+        salt = np.frombuffer(self._own_salt, np.uint8)
+        return arrays | hashes | {"own": self.own_, "own_salt": salt}, facts
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self._own_users, own, salt = unpack_text(_USERS, arrays), arrays["own"], arrays["own_salt"]
+        if own.dtype != np.float32 or own.shape != (len(self._own_users), self.left_.shape[1]):
+            raise ValueError("its users and their vectors differ in number")
+        if salt.dtype != np.uint8 or salt.shape != (SALT_BYTES,):
+            raise ValueError(f"the salt of its users is not {SALT_BYTES} bytes")
+        refuse_infinite("users' vectors", own)
+        self._own_salt = salt.tobytes()
+        self._join(np.array(own))
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse a temperature that is not a number, or too low."""
+    check_range("temperature", temperature, 0.0, np.inf)
+    if not temperature >= _LEAST_TEMPERATURE:
+        raise ParameterError(
+            f"temperature must be at least {_LEAST_TEMPERATURE:g}, got {temperature:g}", parameter="temperature"
+        )
+
+
+def _salt_of(matrix: csr_array) -> bytes:
+    """A salt that differs from data to data, and is the same for the same: so is the file of the same training."""
+    return hashlib.blake2b(_digest(matrix).encode(), digest_size=SALT_BYTES).digest()
+
+
+def _digest(matrix: csr_array) -> str:
+    return digest({}, {"indptr": matrix.indptr, "indices": matrix.indices, "data": matrix.data})
+
+
+def _divided_by(largest: float) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float32]]:
+    def scale(indptr: NDArray[Any], values: NDArray[Any]) -> NDArray[np.float32]:
+        return (values.astype(np.float64) / largest).astype(np.float32)
+
+    return scale
