@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deql._system.formatting import parse_json
+from deql._system.lazy import lazy_module
 from deql.errors import CheckpointError
-from deql.io import container
-from deql.io.container import Arrays, FileKind
+
+if TYPE_CHECKING:
+    from deql.io import container
+    from deql.io.container import Arrays, FileKind
+else:  # a training without a checkpoint needs NumPy and torch alone
+    container = lazy_module("deql.io.container")
 
 __all__ = ["Checkpoint", "TrainingState"]
 
-_KIND = FileKind("deql-checkpoint", 1, CheckpointError, "remove it to begin anew")
+
+def _kind() -> FileKind:
+    return container.FileKind("deql-checkpoint", 1, CheckpointError, "remove it to begin anew")
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class Checkpoint:
         """The state that was last written; None if there is none."""
         if not self.path.exists():
             return None
-        metadata, arrays = container.read(_KIND, self.path)
+        metadata, arrays = container.read(_kind(), self.path)
         theirs = parse_json(metadata.get("training", "null"))
         if theirs != json.loads(json.dumps(self.training)):
             names = [name for name, value in self.training.items() if (theirs or {}).get(name) != value]
@@ -56,7 +63,7 @@ class Checkpoint:
     def write(self, state: TrainingState) -> None:
         """Replace the state."""
         facts = {"training": json.dumps(self.training, sort_keys=True), "facts": json.dumps(state.facts)}
-        container.write(_KIND, self.path, facts, state.arrays)
+        container.write(_kind(), self.path, facts, state.arrays)
 
     def remove(self) -> None:
         """Forget it: the training is done."""

@@ -5,7 +5,8 @@ A vertex is a user or an item, users first. With R the interactions, d the sums 
     R̂ = D_users^(−1/2)·R·D_items^(−1/2),    Â = [0 R̂; R̂ᵀ 0],
 
 propagation is E ↦ (E + ÂE + … + Â^L·E)/(L+1). Â is symmetric, so the gradient by E is the propagation of the gradient.
-Neither n × n numbers nor the normalisation of a step are ever made: R̂ is held once by users and once by items.
+Neither n × n numbers nor the normalisation of a step are ever made: Â is held by its rows, R̂ once by users and once by
+items.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["BipartiteGraph", "propagate"]
 
 
 class BipartiteGraph:
-    """Interactions as the edges between users and items, with Â's weights.
+    """Interactions as the edges between users and items, with Â's numbers.
 
     Parameters
     ----------
@@ -42,9 +43,11 @@ class BipartiteGraph:
     Examples
     --------
     >>> graph = BipartiteGraph.from_arrays(np.array([0, 2, 3]), np.array([0, 1, 1]), np.ones(3), 2, torch.device("cpu"))
-    >>> graph.to_users(torch.eye(2)).numpy().round(2)
-    array([[0.71, 0.5 ],
-           [0.  , 0.71]], dtype=float32)
+    >>> graph.spread(torch.eye(4)).numpy().round(2)
+    array([[0.  , 0.  , 0.71, 0.5 ],
+           [0.  , 0.  , 0.  , 0.71],
+           [0.71, 0.  , 0.  , 0.  ],
+           [0.5 , 0.71, 0.  , 0.  ]], dtype=float32)
     """
 
     def __init__(
@@ -52,12 +55,11 @@ class BipartiteGraph:
     ) -> None:
         self.users, self.items, self.weights = users, items, weights.float()
         self.n_users, self.n_items = n_users, n_items
-        self.user_degrees = weights.new_zeros(n_users).index_add_(0, users, weights)
-        self.item_degrees = weights.new_zeros(n_items).index_add_(0, items, weights)
-        scaled = weights * self.user_degrees.rsqrt()[users] * self.item_degrees.rsqrt()[items]
-        self._by_users = items, _begins(users, n_users), scaled.float()
-        by_items, order = torch.sort(items, stable=True)
-        self._by_items = users[order], _begins(by_items, n_items), scaled[order].float()
+        by_items, self._by_items = torch.sort(items, stable=True)
+        self._columns = torch.cat([items + n_users, users[self._by_items]])
+        self._begins = _begins(torch.cat([users, by_items + n_users]), self.n_vertices)
+        self.user_degrees, self.item_degrees = self._degrees(weights)
+        self._values = self.normalised(weights)
 
     @classmethod
     def from_arrays(
@@ -75,30 +77,31 @@ class BipartiteGraph:
         """Users and items."""
         return self.n_users + self.n_items
 
-    def keep(self, edges: torch.Tensor) -> BipartiteGraph:
-        """The graph with these edges alone, a mask, and Â's weights as they are then."""
-        parts = self.users[edges], self.items[edges], self.weights[edges].double()
-        return BipartiteGraph(*parts, self.n_users, self.n_items)
+    def normalised(self, weights: torch.Tensor) -> torch.Tensor:
+        """Â's numbers if the edges had these weights, for ``spread``; a weight of 0 leaves an edge out."""
+        by_users, by_items = (torch.where(sums > 0, sums.rsqrt(), 0.0) for sums in self._degrees(weights))
+        scaled = (weights * by_users[self.users] * by_items[self.items]).float()
+        return torch.cat([scaled, scaled[self._by_items]])
+
+    def spread(self, vectors: torch.Tensor, values: torch.Tensor | None = None) -> torch.Tensor:
+        """Â·vectors, with Â's own numbers or such as ``normalised`` gives."""
+        return sum_rows(vectors, self._columns, self._begins, self._values if values is None else values)
 
     def to_users(self, vectors: torch.Tensor) -> torch.Tensor:
-        """R̂·vectors."""
-        items, begins, weights = self._by_users
-        return sum_rows(vectors, items, begins, weights)
+        """R̂·vectors, of items."""
+        return self.spread(torch.cat([vectors.new_zeros(self.n_users, vectors.shape[1]), vectors]))[: self.n_users]
 
-    def to_items(self, vectors: torch.Tensor) -> torch.Tensor:
-        """R̂ᵀ·vectors."""
-        users, begins, weights = self._by_items
-        return sum_rows(vectors, users, begins, weights)
-
-    def powers(self, vectors: torch.Tensor, most: int) -> torch.Tensor:
+    def powers(self, vectors: torch.Tensor, most: int, values: torch.Tensor | None = None) -> torch.Tensor:
         """The sum of Â^k·vectors for k = 0 … most."""
         total = vectors.clone()
-        users, items = vectors[: self.n_users], vectors[self.n_users :]
         for _ in range(most):
-            users, items = self.to_users(items), self.to_items(users)
-            total[: self.n_users] += users
-            total[self.n_users :] += items
+            vectors = self.spread(vectors, values)
+            total += vectors
         return total
+
+    def _degrees(self, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        by_users, by_items = weights.new_zeros(self.n_users), weights.new_zeros(self.n_items)
+        return by_users.index_add_(0, self.users, weights), by_items.index_add_(0, self.items, weights)
 
 
 def _begins(rows: torch.Tensor, count: int) -> torch.Tensor:
@@ -108,17 +111,29 @@ def _begins(rows: torch.Tensor, count: int) -> torch.Tensor:
 
 class _Propagation(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, vectors: torch.Tensor, graph: BipartiteGraph, layers: int) -> torch.Tensor:
-        ctx.graph, ctx.layers = graph, layers
-        return graph.powers(vectors, layers).div_(layers + 1)
+    def forward(
+        ctx: Any, vectors: torch.Tensor, graph: BipartiteGraph, layers: int, values: torch.Tensor | None
+    ) -> torch.Tensor:
+        ctx.graph, ctx.layers, ctx.values = graph, layers, values
+        return graph.powers(vectors, layers, values).div_(layers + 1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return ctx.graph.powers(gradients[0], ctx.layers).div_(ctx.layers + 1), None, None
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        return ctx.graph.powers(gradients[0], ctx.layers, ctx.values).div_(ctx.layers + 1), None, None, None
 
 
-def propagate(vectors: torch.Tensor, graph: BipartiteGraph, layers: int) -> torch.Tensor:
+def propagate(
+    vectors: torch.Tensor, graph: BipartiteGraph, layers: int, values: torch.Tensor | None = None
+) -> torch.Tensor:
     """(E + ÂE + … + Â^layers·E)/(layers + 1), and its gradient: the vectors themselves where there are no layers.
+
+    Parameters
+    ----------
+    vectors : Tensor, vertices × rank
+    graph : BipartiteGraph
+    layers : int
+    values : Tensor, optional
+        Â's numbers if not the graph's own; see :meth:`BipartiteGraph.normalised`.
 
     Examples
     --------
@@ -128,5 +143,5 @@ def propagate(vectors: torch.Tensor, graph: BipartiteGraph, layers: int) -> torc
     """
     if not layers:
         return vectors
-    spread: torch.Tensor = _Propagation.apply(vectors, graph, layers)
+    spread: torch.Tensor = _Propagation.apply(vectors, graph, layers, values)
     return spread

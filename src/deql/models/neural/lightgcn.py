@@ -34,7 +34,7 @@ class LightGCN(NetworkModel):
         Interactions for each step. A step propagates over the whole graph, so large batches are faster, up to where an
         epoch has too few steps to learn from.
     learning_rate : float, default 0.01
-        Of Adam.
+        Of Adam, at first; it falls to nothing along half a cosine over the epochs.
     weight_decay : float, default 1e-4
         What multiplies ½·‖e‖² of the trained vectors that a pair and its other item take, in the loss.
     validate_every : int, default 5

@@ -11,24 +11,28 @@ __all__ = ["bpr", "info_nce", "sampled_softmax", "squared_lengths"]
 
 
 class _Shares(torch.autograd.Function):
-    """Σ_j exp((aᵀb_j − 1)/temperature) for each row a: unit vectors' products are at most 1, so nothing overflows.
+    """Σ_j w_j·exp((aᵀb_j − 1)/temperature) for each row a: unit vectors' products are at most 1: nothing overflows.
 
-    A logarithm of a sum of exponentials would take half a dozen matrices of batch × negatives, this takes one and its
-    gradient another, and those are most of what a step costs.
+    A logarithm of a sum of exponentials would take half a dozen matrices of batch × negatives. This takes one, which
+    its gradient takes again: those are most of what a step costs.
     """
 
     @staticmethod
-    def forward(ctx: Any, one: torch.Tensor, other: torch.Tensor, temperature: float) -> torch.Tensor:
+    def forward(
+        ctx: Any, one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor | None, temperature: float
+    ) -> torch.Tensor:
         shares = (one @ other.T).sub_(1).div_(temperature).exp_()
+        if weights is not None:
+            shares *= weights
         ctx.save_for_backward(one, other, shares)
         ctx.temperature = temperature
         return shares.sum(1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:
         one, other, shares = ctx.saved_tensors
-        slopes = shares * (gradients[0] / ctx.temperature)[:, None]
-        return slopes @ other, slopes.T @ one, None
+        slopes = (gradients[0] / ctx.temperature)[:, None]
+        return slopes * (shares @ other), shares.T @ (slopes * one), None, None
 
 
 def bpr(positive: torch.Tensor, negative: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -76,30 +80,34 @@ def sampled_softmax(
     """
     users, items = normalize(users), normalize(items)
     own = ((users * items).sum(1) - 1) / temperature
-    shares = _Shares.apply(users, items[:negatives], temperature)
+    shares = _Shares.apply(users, items[:negatives], None, temperature)
     # The first pairs' own items are among those.
     shares = shares + own.exp() * (torch.arange(len(users), device=users.device) >= negatives)
     loss: torch.Tensor = (weights * (shares.log() - own)).sum() / weights.sum()
     return loss
 
 
-def info_nce(one: torch.Tensor, other: torch.Tensor, temperature: float) -> torch.Tensor:
-    """−log of how much a vertex's two views agree, against one view with those of all other vertices; the mean.
+def info_nce(one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor, temperature: float) -> torch.Tensor:
+    """−log of how much a vertex's two views agree, against one view with those of all others; the weighted mean.
 
     Parameters
     ----------
     one, other : Tensor, vertices × rank
         Vectors of the same vertices in two views.
+    weights : Tensor
+        Of the vertices, where they are compared and where they are what others are compared with.
     temperature : float
 
     Examples
     --------
-    >>> round(info_nce(torch.eye(2), torch.eye(2), 1.0).item(), 4)  # log(1 + 1/e)
+    >>> round(info_nce(torch.eye(2), torch.eye(2), torch.ones(2), 1.0).item(), 4)  # log(1 + 1/e)
     0.3133
     """
     one, other = normalize(one), normalize(other)
-    shares: torch.Tensor = _Shares.apply(one, other, temperature).log()
-    return (shares - ((one * other).sum(1) - 1) / temperature).mean()
+    against = _Shares.apply(one, other, weights, temperature).log()
+    agreed = ((one * other).sum(1) - 1) / temperature
+    loss: torch.Tensor = (weights * (against - agreed)).sum() / weights.sum()
+    return loss
 
 
 def squared_lengths(vectors: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

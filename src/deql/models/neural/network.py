@@ -1,24 +1,14 @@
-"""What a network is to its trainer: vectors of all vertices from those that are trained, and the loss of a batch."""
+"""What a network is to its trainer: vectors of all vertices from those that are trained, and the loss of some pairs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import torch
 
 from deql.models.neural.graph import BipartiteGraph, propagate
 
-__all__ = ["Batch", "Network", "rows_of"]
-
-
-class Batch(NamedTuple):
-    """Some interactions, with what random numbers of their epoch are drawn from."""
-
-    users: torch.Tensor
-    items: torch.Tensor
-    weights: torch.Tensor
-    generator: torch.Generator
+__all__ = ["Network", "rows_of"]
 
 
 class Network(ABC):
@@ -35,12 +25,12 @@ class Network(ABC):
         self.graph, self.layers = graph, layers
 
     def begin_epoch(self, generator: torch.Generator) -> None:
-        """Draw what an epoch has once."""
+        """Draw what is random, for a whole epoch; into the same memory each time, as steps may be replayed."""
         return
 
     @abstractmethod
-    def loss(self, E: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """The mean loss of a batch's pairs."""
+    def loss(self, E: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+        """The mean loss of some edges of the graph, by their places; sizes must not depend on what is drawn."""
 
     def vectors(self, E: torch.Tensor) -> torch.Tensor:
         """The vectors that rank: the score of an item for a user is the product of theirs."""

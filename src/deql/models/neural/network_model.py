@@ -71,7 +71,7 @@ class NetworkModel(TrainedFactors):
     batch_size : int
         Interactions for each step.
     learning_rate : float
-        Of Adam.
+        Of Adam, at first; it falls to nothing along half a cosine over the epochs.
     weight_decay : float
         What multiplies ½·‖e‖² of the trained vectors that a pair takes, in the loss.
     seed : int, default 0
@@ -146,11 +146,11 @@ class NetworkModel(TrainedFactors):
                 "users have: leave them out"
             )
         config = trainer.TrainingConfig(
-            self.rank, self.epochs, self.batch_size, float(self.learning_rate), self.patience, self.validate_every,
-            self.seed,
+            self.rank, self.epochs, self.epochs, self.batch_size, float(self.learning_rate), self.patience,
+            self.validate_every, self.seed,
         )  # fmt: skip
         if epochs is not None:
-            config = replace(config, epochs=epochs, patience=None)
+            config = replace(config, last_epoch=epochs, patience=None)
         self._check_memory(data, device)
         resumed = None
         if self.checkpoint is not None:
@@ -182,7 +182,7 @@ class NetworkModel(TrainedFactors):
             {"model": type(self).__name__, "data": _digest(data.matrix)}
             | held_out
             | self._to_config(self.get_params())
-            | {"epochs": config.epochs, "patience": config.patience}
+            | {"last_epoch": config.last_epoch, "patience": config.patience}
         )
 
     def _check_memory(self, data: Interactions, device: torch.device) -> None:

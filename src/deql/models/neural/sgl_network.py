@@ -7,7 +7,7 @@ import torch
 from deql.models.neural.graph import BipartiteGraph, propagate
 from deql.models.neural.lightgcn_network import LightGCNNetwork
 from deql.models.neural.losses import info_nce
-from deql.models.neural.network import Batch
+from deql.models.neural.network import rows_of
 
 __all__ = ["SGLNetwork"]
 
@@ -39,21 +39,34 @@ class SGLNetwork(LightGCNNetwork):
     ) -> None:
         super().__init__(graph, layers, weight_decay)
         self._edge_dropout, self._contrast_weight, self._temperature = edge_dropout, contrast_weight, temperature
-        self._views: list[BipartiteGraph] = []
+        self._views = [graph.normalised(graph.weights.double()) for _ in range(2)]
 
     def begin_epoch(self, generator: torch.Generator) -> None:
-        """Two views, each without some edges; what is left of the edges is normalised anew."""
-        edges, device = len(self.graph.users), self.graph.users.device
-        self._views.clear()
-        for _ in range(2):
-            kept = torch.rand(edges, generator=generator, device=device) >= self._edge_dropout
-            self._views.append(self.graph.keep(kept))
+        """LightGCN's, and two views, each without some edges; what is left of the edges is normalised anew."""
+        super().begin_epoch(generator)
+        weights = self.graph.weights.double()
+        for view in self._views:
+            drawn = torch.rand(len(weights), generator=generator, device=weights.device)
+            view.copy_(self.graph.normalised(weights * (drawn >= self._edge_dropout)))
 
-    def loss(self, E: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """LightGCN's, and the contrast of the batch's users and items, each once."""
-        ranked = super().loss(E, batch)
-        one, other = (propagate(E, view, self.layers) for view in self._views)
-        for vertices in (batch.users.unique(), batch.items.unique() + self.graph.n_users):
-            agreed = info_nce(one[vertices], other[vertices], self._temperature)
+    def loss(self, E: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+        """LightGCN's, and the contrast of the users and items of these pairs, each once."""
+        ranked = super().loss(E, pairs)
+        one, other = (propagate(E, self.graph, self.layers, view) for view in self._views)
+        for vertices in (self.graph.users[pairs], self.graph.items[pairs] + self.graph.n_users):
+            shares = _shares_of_repeats(vertices, self.graph.n_vertices)
+            agreed = info_nce(rows_of(one, vertices), rows_of(other, vertices), shares, self._temperature)
             ranked = ranked + self._contrast_weight * agreed
         return ranked
+
+
+def _shares_of_repeats(vertices: torch.Tensor, count: int) -> torch.Tensor:
+    """1/m for each of a vertex's m places, so that all its places count once: their number need not be known.
+
+    Examples
+    --------
+    >>> _shares_of_repeats(torch.tensor([2, 0, 2]), 3).tolist()
+    [0.5, 1.0, 0.5]
+    """
+    ones = torch.ones(len(vertices), device=vertices.device)
+    return ones.new_zeros(count).index_add_(0, vertices, ones)[vertices].reciprocal()

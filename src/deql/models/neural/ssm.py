@@ -35,7 +35,7 @@ class SSM(NetworkModel):
     batch_size : int, default 8192
         Interactions for each step.
     learning_rate : float, default 0.01
-        Of Adam.
+        Of Adam, at first; it falls to nothing along half a cosine over the epochs.
     weight_decay : float, default 1e-4
         What multiplies ½·‖e‖² of the trained vectors that a pair takes, in the loss.
     validate_every : int, default 1

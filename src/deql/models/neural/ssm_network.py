@@ -6,7 +6,7 @@ import torch
 
 from deql.models.neural.graph import BipartiteGraph
 from deql.models.neural.losses import sampled_softmax, squared_lengths
-from deql.models.neural.network import Batch, Network, rows_of
+from deql.models.neural.network import Network, rows_of
 
 __all__ = ["SSMNetwork"]
 
@@ -30,9 +30,11 @@ class SSMNetwork(Network):
         super().__init__(graph, layers)
         self._temperature, self._negatives, self._weight_decay = temperature, negatives, weight_decay
 
-    def loss(self, E: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """The softmax against items of the same batch."""
-        rows = torch.stack([batch.users, batch.items + self.graph.n_users])
+    def loss(self, E: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+        """The softmax against items of the same pairs."""
+        graph = self.graph
+        weights = graph.weights[pairs]
+        rows = torch.stack([graph.users[pairs], graph.items[pairs] + graph.n_users])
         users, items = rows_of(self.vectors(E), rows)
-        ranked = sampled_softmax(users, items, batch.weights, self._temperature, self._negatives)
-        return ranked + self._weight_decay * squared_lengths(rows_of(E, rows), batch.weights)
+        ranked = sampled_softmax(users, items, weights, self._temperature, self._negatives)
+        return ranked + self._weight_decay * squared_lengths(rows_of(E, rows), weights)
