@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from deql.errors import Setting
 
 __all__ = ["DistinctIds", "IdKind", "Ids", "as_series", "as_text", "series_ids"]
 
-Ids = NDArray[Any] | pl.Series
+Ids: TypeAlias = "NDArray[Any] | pl.Series"
 """Whole numbers, or text."""
 
 _SLACK = 2**20
