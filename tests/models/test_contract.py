@@ -331,8 +331,11 @@ class TestWeightedHistories:
     def test_are_ranked_by_their_scores(self, case, asked, weighted, mappings):
         X = weighted.toarray()
         found, scores = asked.recommend(mappings, k=N), case.scores(asked, X)
-        # Of weights of such sizes a score is what is left of larger parts.
-        sizes = abs(X) @ abs(asked.weights().astype(float)) if case.is_linear else scores
+        # A score is what is left of larger parts: of weights, which may be what is left of products of factors.
+        if hasattr(asked, "right_"):
+            sizes = abs(X) @ abs(asked.left_.astype(float)) @ abs(asked.right_.astype(float)).T
+        else:
+            sizes = abs(X) @ abs(asked.weights().astype(float)) if case.is_linear else scores
         for row in range(len(X)):
             columns = [ITEMS.index(item) for item in found.ids[row].tolist() if item is not None]
             assert sorted(columns) == np.flatnonzero(X[row] == 0).tolist()

@@ -354,9 +354,9 @@ class Recommender(BulkVerbs):
     ) -> Explanation:
         """What the columns of a history add to the score of another."""
         values, score = self._contributions(columns, weights, target)
+        from_popularity = bool(self._cold(np.array([0, len(columns)], np.int32), columns)[0])
         of_items = columns < len(self.items_)  # what a user's own vector adds is in the rest
         columns, values = columns[of_items], values[of_items]
-        from_popularity = bool(self._cold(np.array([0, len(columns)], np.int32), columns)[0])
         if from_popularity:
             values, score = np.zeros(len(columns)), float(self._share(target))
         order = np.lexsort((columns, -np.abs(values)))

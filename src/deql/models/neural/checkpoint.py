@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from deql._system.formatting import parse_json
 from deql._system.lazy import lazy_module
 from deql.errors import CheckpointError
@@ -51,20 +53,25 @@ class Checkpoint:
         if not self.path.exists():
             return None
         metadata, arrays = container.read(_kind(), self.path)
-        theirs = parse_json(metadata.get("training", "null"))
-        if theirs != json.loads(json.dumps(self.training)):
-            names = [name for name, value in self.training.items() if (theirs or {}).get(name) != value]
+        try:
+            theirs, facts = parse_json(metadata["training"]), parse_json(metadata["facts"])
+            if not isinstance(theirs, dict) or not isinstance(facts, dict):
+                raise ValueError("it does not say of which training it is")
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(f"{self.path} is damaged: {error}; remove it to begin anew") from None
+        ours = parse_json(_as_json(self.training))
+        if names := sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)):
             raise CheckpointError(
                 f"{self.path} is the checkpoint of another training, which differs in {', '.join(names)}: name another "
                 "file, or remove it"
             )
-        return TrainingState(arrays, parse_json(metadata["facts"]))
+        return TrainingState(arrays, facts)
 
     def write(self, state: TrainingState) -> None:
         """Replace the state."""
-        facts = {"training": json.dumps(self.training, sort_keys=True), "facts": json.dumps(state.facts)}
+        facts = {"training": _as_json(self.training), "facts": _as_json(state.facts)}
         container.write(_kind(), self.path, facts, state.arrays)
 
-    def remove(self) -> None:
-        """Forget it: the training is done."""
-        self.path.unlink(missing_ok=True)
+
+def _as_json(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, default=np.generic.item)

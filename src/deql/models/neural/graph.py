@@ -53,7 +53,9 @@ class BipartiteGraph:
     def __init__(
         self, users: torch.Tensor, items: torch.Tensor, weights: torch.Tensor, n_users: int, n_items: int
     ) -> None:
-        self.users, self.items, self.weights = users, items, weights.float()
+        self.users, self.items = users, items
+        # A batch whose weights all round to 0 would have no mean.
+        self.weights = weights.float().clamp_(min=torch.finfo(torch.float32).tiny)
         self.n_users, self.n_items = n_users, n_items
         by_items, self._by_items = torch.sort(items, stable=True)
         self._columns = torch.cat([items + n_users, users[self._by_items]])
@@ -92,11 +94,10 @@ class BipartiteGraph:
         return self.spread(torch.cat([vectors.new_zeros(self.n_users, vectors.shape[1]), vectors]))[: self.n_users]
 
     def powers(self, vectors: torch.Tensor, most: int, values: torch.Tensor | None = None) -> torch.Tensor:
-        """The sum of Â^k·vectors for k = 0 … most."""
-        total = vectors.clone()
+        """The sum of Â^k·vectors for k = 0 … most, by Horner's rule."""
+        total = vectors
         for _ in range(most):
-            vectors = self.spread(vectors, values)
-            total += vectors
+            total = self.spread(total, values).add_(vectors)
         return total
 
     def _degrees(self, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -106,7 +107,7 @@ class BipartiteGraph:
 
 def _begins(rows: torch.Tensor, count: int) -> torch.Tensor:
     """Where each row begins among sorted numbers of rows."""
-    return torch.searchsorted(rows, torch.arange(count, dtype=rows.dtype, device=rows.device))
+    return torch.searchsorted(rows, torch.arange(count, dtype=rows.dtype, device=rows.device)).to(rows.dtype)
 
 
 class _Propagation(torch.autograd.Function):

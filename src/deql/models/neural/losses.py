@@ -13,26 +13,25 @@ __all__ = ["bpr", "info_nce", "sampled_softmax", "squared_lengths"]
 class _Shares(torch.autograd.Function):
     """Σ_j w_j·exp((aᵀb_j − 1)/temperature) for each row a: unit vectors' products are at most 1: nothing overflows.
 
-    A logarithm of a sum of exponentials would take half a dozen matrices of batch × negatives. This takes one, which
-    its gradient takes again: those are most of what a step costs.
+    A logarithm of a sum of exponentials would take half a dozen matrices of batch × negatives, which are most of what
+    a step costs. This takes one, and its gradient takes that again.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor | None, temperature: float
+        ctx: Any, one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor, temperature: float
     ) -> torch.Tensor:
-        shares = (one @ other.T).sub_(1).div_(temperature).exp_()
-        if weights is not None:
-            shares *= weights
-        ctx.save_for_backward(one, other, shares)
+        least = one.new_full((1, 1), -1 / temperature)
+        shares = torch.addmm(least, one, other.T, alpha=1 / temperature).exp_()
+        ctx.save_for_backward(one, other, weights, shares)
         ctx.temperature = temperature
-        return shares.sum(1)
+        return shares @ weights
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:
-        one, other, shares = ctx.saved_tensors
-        slopes = (gradients[0] / ctx.temperature)[:, None]
-        return slopes * (shares @ other), shares.T @ (slopes * one), None, None
+        one, other, weights, shares = ctx.saved_tensors
+        slopes, weights = (gradients[0] / ctx.temperature)[:, None], weights[:, None]
+        return slopes * (shares @ (weights * other)), weights * (shares.T @ (slopes * one)), None, None
 
 
 def bpr(positive: torch.Tensor, negative: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -80,7 +79,8 @@ def sampled_softmax(
     """
     users, items = normalize(users), normalize(items)
     own = ((users * items).sum(1) - 1) / temperature
-    shares = _Shares.apply(users, items[:negatives], None, temperature)
+    others = items[:negatives]
+    shares = _Shares.apply(users, others, others.new_ones(len(others)), temperature)
     # The first pairs' own items are among those.
     shares = shares + own.exp() * (torch.arange(len(users), device=users.device) >= negatives)
     loss: torch.Tensor = (weights * (shares.log() - own)).sum() / weights.sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -111,7 +112,15 @@ class NetworkModel(TrainedFactors):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_whole("rank", self.rank)
         check_whole("validate_every", self.validate_every)
+        if self.checkpoint is not None:
+            if not isinstance(self.checkpoint, str | os.PathLike):
+                raise ParameterError(f"checkpoint must be a file, got {self.checkpoint!r}", parameter="checkpoint")
+            if not Path(self.checkpoint).parent.is_dir():
+                raise ParameterError(
+                    f"checkpoint: there is no folder {Path(self.checkpoint).parent}", parameter="checkpoint"
+                )
         check_range("weight_decay", self.weight_decay, 0.0, np.inf)
 
     def _trained_numbers(self, data: Interactions) -> int:
@@ -122,13 +131,22 @@ class NetworkModel(TrainedFactors):
         return split.train, split.test
 
     def _fit_keeping(self, data: TrainingData, learn: Callable[..., None], keep_data: KeepData) -> Self:
-        super()._fit_keeping(data, learn, keep_data)
         table = as_interactions(data)
-        some = np.diff(table.matrix.indptr) > 0  # users without items have learned nothing
+        some = table.users[np.diff(table.matrix.indptr) > 0]  # users without items learn nothing
+        salt = _salt_of(table.matrix)
+        hashes = hash_users(some, salt)  # whatever is wrong with ids is told before the long work
+        super()._fit_keeping(data, learn, keep_data)
+        self.__dict__.pop("_own_index", None)
         # If the data are kept under hashes, these are users' names here, too.
-        self._own_salt = self.user_salt_ or _salt_of(table.matrix)
-        self._own_users = hash_users(table.users[some], self._own_salt)
+        kept = self.user_salt_
+        self._own_salt, self._own_users = (salt, hashes) if kept is None else (kept, hash_users(some, kept))
+        for path in self._checkpoints():
+            path.unlink(missing_ok=True)
         return self
+
+    def _checkpoints(self) -> list[Path]:
+        """Files of the training, and of the one before that chooses the number of its epochs."""
+        return [] if self.checkpoint is None else [Path(self.checkpoint), Path(f"{self.checkpoint}.choosing")]
 
     def _train(
         self,
@@ -145,24 +163,23 @@ class NetworkModel(TrainedFactors):
                 f"{np.count_nonzero(matrix.data <= 0):,} interactions weigh 0 or less, and a network learns from what "
                 "users have: leave them out"
             )
+        largest = matrix.data.max()
+        if not np.finfo(np.float32).tiny <= largest <= np.finfo(np.float32).max:
+            raise DataError(f"the largest weight, {largest:g}, is none that float32 can hold: scale the weights")
         config = trainer.TrainingConfig(
-            self.rank, self.epochs, self.epochs, self.batch_size, float(self.learning_rate), self.patience,
-            self.validate_every, self.seed,
+            int(self.rank), int(self.epochs), int(self.epochs), int(self.batch_size), float(self.learning_rate),
+            self.patience, int(self.validate_every), int(self.seed),
         )  # fmt: skip
         if epochs is not None:
             config = replace(config, last_epoch=epochs, patience=None)
         self._check_memory(data, device)
         resumed = None
-        if self.checkpoint is not None:
-            resumed = checkpoints.Checkpoint(
-                Path(f"{self.checkpoint}.choosing" if label != "Train" else self.checkpoint),
-                self._training(data, validation, config),
-            )
+        if files := self._checkpoints():
+            resumed = checkpoints.Checkpoint(files[label != "Train"], self._training(data, validation, config))
         what = f"{data.n_users:,} users and {data.n_items:,} items at rank {self.rank:,}"
         with torch_packed.memory_watched(what, device, "lower rank or batch_size"):
             from deql.models.neural.graph import BipartiteGraph
 
-            largest = matrix.data.max()
             values = matrix.data.astype(np.float64) / largest  # whose sums are finite, whatever the weights
             graph = BipartiteGraph.from_arrays(matrix.indptr, matrix.indices, values, data.n_items, device)
             validate = None
@@ -177,9 +194,11 @@ class NetworkModel(TrainedFactors):
         self, data: Interactions, validation: HeldOut | None, config: trainer.TrainingConfig
     ) -> dict[str, Any]:
         """What the result of a training depends on."""
-        held_out = {} if validation is None else {"validation": _digest(validation.held_out.matrix)}
+        held_out = {}
+        if validation is not None:
+            held_out = {"validation": [_digest_ids(part) for part in (validation.seen, validation.held_out)]}
         return (
-            {"model": type(self).__name__, "data": _digest(data.matrix)}
+            {"model": type(self).__name__, "data": _digest_ids(data)}
             | held_out
             | self._to_config(self.get_params())
             | {"last_epoch": config.last_epoch, "patience": config.patience}
@@ -263,8 +282,14 @@ def check_temperature(temperature: float) -> None:
 
 
 def _salt_of(matrix: csr_array) -> bytes:
-    """A salt that differs from data to data, and is the same for the same: so is the file of the same training."""
+    """A salt that differs from data to data, and is the same for the same."""
     return hashlib.blake2b(_digest(matrix).encode(), digest_size=SALT_BYTES).digest()
+
+
+def _digest_ids(data: Interactions) -> list[str]:
+    """Checksums of interactions, and of the ids that tell which users and items are the same elsewhere."""
+    ids = [np.frombuffer("\n".join(map(str, some.tolist())).encode(), np.uint8) for some in (data.users, data.items)]
+    return [_digest(data.matrix), digest({}, dict(zip(("users", "items"), ids, strict=True)))]
 
 
 def _digest(matrix: csr_array) -> str:

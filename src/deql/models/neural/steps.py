@@ -74,6 +74,8 @@ class Steps:
     def _step(self, pairs: torch.Tensor) -> None:
         loss = self._network.loss(self._E, pairs)
         # Unlike backward(), this leaves no sum of gradients that a replay would have to begin anew.
-        (self._E.grad,) = torch.autograd.grad(loss, [self._E])
+        (gradient,) = torch.autograd.grad(loss, [self._E])
+        # The fused optimiser takes it for contiguous, whatever it is.
+        self._E.grad = gradient.contiguous()
         self._optimizer.step()
         self._losses += loss.detach() * len(pairs)

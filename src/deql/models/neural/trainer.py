@@ -21,7 +21,7 @@ from deql.models.training import Epoch
 
 __all__ = ["Trained", "TrainingConfig", "train"]
 
-_INITIAL_SIZE = 0.1
+_INITIAL_SIZE = 0.01
 """Standard deviation of the numbers that a training begins with."""
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -107,7 +107,8 @@ def train(
     steps = Steps(network, E, optimizer, batch)
     written = perf_counter()
     for epoch in range(len(so_far.history), config.last_epoch):
-        if config.patience is not None and epoch - so_far.kept >= config.patience:
+        looked = bool(so_far.history) and so_far.history[-1].ndcg is not None
+        if config.patience is not None and looked and epoch - so_far.kept >= config.patience:
             break  # early stopping
         begin = perf_counter()
         steps.begin_epoch(_learning_rate(config, epoch))

@@ -37,7 +37,7 @@ else:  # torch is loaded by who trains, not by who loads a model
     sparse_rows = lazy_module("deql.models.training.sparse_rows")
     validation = lazy_module("deql.models.training.validation")
 
-__all__ = ["TrainedFactors", "TrainingRun"]
+__all__ = ["TrainedFactors", "TrainingRun", "training_device"]
 
 _WORTH_THREADS = 2**19
 """Numbers that are trained."""
@@ -136,7 +136,7 @@ class TrainedFactors(FactoredAutoencoder):
         return self._fit_keeping(as_interactions(data), partial(self._learn, validation=validation), keep_data)
 
     def _learn(self, data: Interactions, validation: HeldOut | None = None) -> None:
-        device = _open(type(self).__name__, self.device)
+        device = training_device(type(self).__name__, self.device)
         # Steps on little data are so short that threads would mostly wait for one another.
         threads = thread_count() if self._trained_numbers(data) >= _WORTH_THREADS else 1
         with stages(self.progress) as stage, torch_packed.threads_limited(threads):
@@ -214,12 +214,13 @@ class TrainedFactors(FactoredAutoencoder):
         if personal:
             users = held_out.seen.users[evaluated].tolist()
             rows = np.array([data.user_index.get(user, -1) for user in users], np.int64)
+            rows[np.diff(data.matrix.indptr)[rows] == 0] = -1  # who has no items has learned nothing
         seen_rows, true_rows = (_on_device(part, device, scale_rows) for part in (seen, truth))
         return validation.ValidationNDCG(seen_rows, true_rows, sizes[evaluated], scale, popularity, rows)
 
 
-def _open(model: str, name: str | None) -> torch.device:
-    """The device to train on."""
+def training_device(model: str, name: str | None) -> torch.device:
+    """The device of this name; without one a CUDA device if there is one, else the processor."""
     try:
         import torch
     except ImportError:
