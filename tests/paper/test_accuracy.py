@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 import deql
@@ -108,6 +110,59 @@ class TestSection:
         assert "prior=lowpass:rank=8,power_in=0.2 prior_weight=0.5" in found["hyper-parameters"]
         assert "instead of towards zero" in " ".join(section.remarks)
         assert f"{WITH_PRIOR} (line ends)" in section.figures[0].svg
+
+
+class TestNetworks:
+    """Rows that are trained: where torch is, or the journal has them."""
+
+    LIGHTGCN = Choice(
+        "LightGCN", {"layers": 2, "epochs": 2, "batch_size": 512, "learning_rate": 0.01}, "found", "x",
+        {"recall@20": 0.1, "ndcg@20": 0.1},
+    )  # fmt: skip
+
+    @pytest.fixture
+    def table(self, judged, monkeypatch):
+        def table(paper, journal):
+            dataset, _ = judged(paper)
+            monkeypatch.setattr("deql.paper.table_request.stored_choices", lambda data, own: [self.LIGHTGCN, *CHOICES])
+            _, [section] = accuracy.accuracy(TableRequest(MeasurementLog(journal), [dataset]))
+            return dataset, section
+
+        return table
+
+    @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+    def test_are_trained_and_compared_by_shares(self, table):
+        with Journal(None, {}, "reproduction") as journal:
+            dataset, section = table({"LightGCN": [0.5, 0.0001], "PinSage": [0.1, 0.1]}, journal)
+        found = cells(section.grids[0], "LightGCN")
+        model = self.LIGHTGCN.model().fit(dataset.first.train)
+        means = deql.evaluate(model, dataset.first.test, METRICS).means
+        assert (found["R@20 here"], found["N@20 here"]) == tuple(f"{means[metric]:.4f}" for metric in METRICS)
+        assert found["hyper-parameters"] == "layers=2 epochs=2 batch_size=512 learning_rate=0.01"
+        assert [names for names, _ in section.grids[-1].rows] == [["PinSage"]]
+        said = " ".join(section.remarks)
+        assert f"LightGCN against the paper's: {means['recall@20'] / 0.5 - 1:+.1%} in Recall@20" in said
+        assert "below it by more than 2%" in said
+        assert "met to" not in said
+        assert "LightGCN (paper)" not in section.figures[0].svg
+
+    def test_without_torch_the_journal_knows_or_the_remarks_say_why(self, table, monkeypatch):
+        monkeypatch.setattr("deql.paper.measurement_log.find_spec", lambda name: None)
+        paper = {"LightGCN": [0.5, 0.4]}
+        _, section = table(paper, Journal(None, {}, "reproduction"))
+        assert [names for names, _ in section.grids[-1].rows] == [["LightGCN"]]
+        said = 'LightGCN: not trained here, as torch is not installed: pip install "deql[neural]".'
+        assert said in section.remarks
+
+        journal = Journal(None, {}, "reproduction")
+        log = MeasurementLog(journal)
+        dataset = PaperDataset("debian", "weak", None)
+        worth = {"recall@20": 0.51, "ndcg@20": 0.41, "errors": {"recall@20": 0.01, "ndcg@20": 0.01}, "users": 400}
+        log.append("judged", log.key(dataset, self.LIGHTGCN.model()), worth, 1.0)
+        _, section = table(paper, journal)
+        assert cells(section.grids[0], "LightGCN")["R@20 here"] == "0.5100"
+        assert said not in section.remarks
+        assert "+2.0% in Recall@20 and +2.5% in NDCG@20; not below it by more than 2%." in " ".join(section.remarks)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class TestRoundTrip:
     [
         ("[gowalla\n", " is not TOML: "),
         ("gowalla = 3", ": gowalla must be a table, got 3$"),
-        ("[gowalla.SLIM]\nfound = {l2 = 1.0}", ": gowalla has no row 'SLIM': say one of EASE, DLAE, EDLAE, "),
+        ("[gowalla.SLIM]\nfound = {l2 = 1.0}", ": gowalla has no row 'SLIM': say one of LightGCN, SGL-ED, "),
         ("[gowalla]\nEASE = 80.0", ": gowalla, EASE must be a table, got 80.0$"),
         (
             "[gowalla.EASE]\nlucky = {l2 = 1.0}",

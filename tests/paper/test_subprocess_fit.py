@@ -18,6 +18,8 @@ from deql.paper.hyperparameters import Choice
 
 CHOICE = Choice("DEQL(L2)", {"l2": 3.0, "dropout": 0.3, "b": 0.5}, "found")
 
+NETWORK = Choice("LightGCN", {"layers": 2, "epochs": 30, "batch_size": 64, "learning_rate": 0.01}, "found")
+
 
 @pytest.fixture(scope="module")
 def file(random_matrix, tmp_path_factory):
@@ -39,6 +41,34 @@ def test_a_fit_is_weighed_by_itself(file):
     assert 0 < sample.seconds < 60
     assert 0 <= sample.beyond_mib < 100
     assert 20 < sample.before_mib < held.nbytes / 2**20
+
+
+class TestEvaluated:
+    """NDCG@20 on what the file holds out, beside what the fit took."""
+
+    def test_a_closed_form(self, file):
+        facts = module.fit_in_subprocess(CHOICE, file, {}, evaluated=True).facts
+        split = deql.load_split(file)
+        found = deql.evaluate(CHOICE.model().fit(split.train), split.test, ["ndcg@20"])
+        assert facts == {
+            "engine": "memory", "ndcg@20": found.means["ndcg@20"], "error": found.standard_errors["ndcg@20"],
+        }  # fmt: skip
+
+    def test_a_network_and_how_it_came_there(self, file):
+        pytest.importorskip("torch")
+        took = module.fit_in_subprocess(NETWORK, file, {"device": "cpu"}, evaluated=True)
+        seconds, ndcgs = zip(*took.facts["curve"], strict=True)
+        assert len(seconds) == 15  # looks at 30 epochs
+        assert list(seconds) == sorted(seconds)
+        assert seconds[-1] == took.seconds < 60
+        split = deql.load_split(file)
+        found = NETWORK.model(device="cpu").set_params(validate_every=2).fit(split.train, validation=split.test)
+        assert took.facts["ndcg@20"] == deql.evaluate(found, split.test, ["ndcg@20"]).means["ndcg@20"]
+        assert max(ndcgs) == pytest.approx(took.facts["ndcg@20"], abs=1e-6)
+
+    def test_a_network_is_not_looked_at_unasked(self, file):
+        pytest.importorskip("torch")
+        assert module.fit_in_subprocess(NETWORK, file, {"device": "cpu"}).facts == {"engine": "torch"}
 
 
 @pytest.mark.cuda
@@ -105,7 +135,10 @@ class TestInside:
         monkeypatch.setattr(module, "_end_with_parent", lambda: None)
 
         def ask(split=file, **parameters):
-            request = {"row": "EASE", "parameters": parameters, "split": str(split), "machine": {}, "threads": 1}
+            request = {
+                "row": "EASE", "parameters": parameters, "split": str(split), "machine": {}, "threads": 1,
+                "evaluated": False,
+            }  # fmt: skip
             monkeypatch.setattr(sys, "argv", ["apart", json.dumps(request)])
             module.main()
             return json.loads(capsys.readouterr().out)

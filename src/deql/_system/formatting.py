@@ -9,7 +9,7 @@ from typing import Any
 
 from deql.errors import ParameterError
 
-__all__ = ["as_json", "parse_bytes", "parse_json", "show_bytes", "show_seconds"]
+__all__ = ["as_json", "parse_bytes", "parse_json", "show_bytes", "show_duration", "show_seconds", "three_digits"]
 
 _FACTORS = {"": 1} | {unit: 1000**power for power, unit in enumerate(("kb", "mb", "gb", "tb"), 1)}
 _FACTORS |= {f"{letter}{rest}": 1024**power for power, letter in enumerate("kmgt", 1) for rest in ("", "i", "ib")}
@@ -63,6 +63,33 @@ def show_seconds(seconds: float) -> str:
     if seconds < 90:
         return f"about {seconds:.0f} s"
     return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def three_digits(value: float | None) -> str:
+    """Three digits, which is more than repeats of a measurement agree in.
+
+    Examples
+    --------
+    >>> three_digits(6100.4), three_digits(37.25), three_digits(0.5), three_digits(None)
+    ('6,100', '37.2', '0.500', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+
+
+def show_duration(seconds: float) -> str:
+    """Seconds, minutes or hours.
+
+    Examples
+    --------
+    >>> show_duration(99.7), show_duration(6100), show_duration(30_000)
+    ('99.7 s', '102 minutes', '8.33 hours')
+    """
+    for unit, size in (("s", 1), ("minutes", 60)):
+        if seconds < 120 * size:
+            return f"{three_digits(seconds / size)} {unit}"
+    return f"{three_digits(seconds / 3600)} hours"
 
 
 def parse_json(text: str | bytes, **options: Any) -> Any:

@@ -13,7 +13,7 @@ from deql.paper.document import Figure, Section, capitalised
 from deql.paper.hyperparameters import ORIGINS, Choice, Origin
 from deql.paper.measurement_log import Record
 from deql.paper.paper_datasets import PaperDataset
-from deql.paper.published import HEADS, LINEAR, METRICS, NAMES, WEIGHTED, WITH_PRIOR, reported
+from deql.paper.published import HEADS, LINEAR, METRICS, NAMES, NETWORKS, ROWS, WEIGHTED, WITH_PRIOR, reported
 from deql.paper.table_request import MetricRow, TableRequest, metric_grid
 from deql.plotting import plots
 from deql.plotting.plots import Labels
@@ -23,6 +23,9 @@ __all__ = ["accuracy", "rows_passed"]
 
 MET = 0.0002
 """How near a number must come to be met: two units of the last digit that the paper prints."""
+
+NEAR = 0.02
+"""How near a network must come: it is another one with every seed, by up to a hundredth of its numbers."""
 
 _WORDS: dict[Origin, str] = {
     "found": "with hyper-parameters chosen on validation data",
@@ -70,9 +73,10 @@ def accuracy(request: TableRequest) -> tuple[str, list[Section]]:
 
 def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Section]:
     """One data set of a table, every row fitted with each of its choices beside what the paper reports."""
-    choices = request.choices(dataset)
-    if not choices:
+    known = request.choices(dataset)
+    if not known:
         return request.no_choices(dataset)
+    choices = [choice for choice in known if choice.row not in NETWORKS or request.log.can_evaluate(dataset, choice)]
     found = [(choice, record["found"])
              for choice, record in zip(choices, request.log.evaluate(dataset, choices), strict=True)]  # fmt: skip
     results = [_Result.of(choice, one) for choice, one in found if "failure" not in one]
@@ -84,13 +88,19 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
     grids = [_grid(origin, several, paper) for origin in ORIGINS
              if (several := [one for one in results if one.choice.origin == origin])]  # fmt: skip
     if paper:
+        fitted = {one.choice.row for one in results}
         others = [([row], [Cell(number(value)) for value in values])
-                  for row, values in paper.items() if row not in LINEAR]  # fmt: skip
-        grids.append(Grid("Reported by the paper, not fitted here", ["model", *HEADS.values()], others))
+                  for row, values in paper.items() if row not in {*LINEAR, *fitted}]  # fmt: skip
+        if others:
+            grids.append(Grid("Reported by the paper, not fitted here", ["model", *HEADS.values()], others))
     users = next(one["users"] for _, one in found if "failure" not in one)
     words = [f"{capitalised(dataset.first.describe())}. {users:,} user{' is' if users == 1 else 's are'} evaluated."]
     comparable = {} if dataset.caveat else paper
-    remarks = [*dataset.caveat, *failed, *_met(results, comparable), *_identities(results), *_sources(choices)]
+    remarks = [
+        *dataset.caveat, *failed, *_met(results, comparable), *_networks(results, comparable),
+        *_without_torch([choice.row for choice in known if choice not in choices]), *_identities(results),
+        *_sources(choices),
+    ]  # fmt: skip
     figures = _figures(dataset, results, comparable)
     summary = _summary(dataset, results, comparable)
     return summary, Section(dataset.label, words, grids, figures=figures, remarks=remarks)
@@ -98,7 +108,7 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
 
 def _grid(origin: Origin, results: Sequence[_Result], paper: Paper) -> Grid:
     """Rows with choices of one origin: paper, here, difference, and the hyper-parameters."""
-    ordered = sorted(results, key=lambda one: LINEAR.index(one.choice.row))
+    ordered = sorted(results, key=lambda one: ROWS.index(one.choice.row))
     rows = [MetricRow(one.choice.row, one.choice.words, one.values) for one in ordered]
     # What was chosen on the test part is no result, so none of it is the best.
     grid = metric_grid(f"Hyper-parameters: {ORIGINS[origin]}", rows, paper, mark_best=origin != "test")
@@ -149,7 +159,8 @@ def rows_passed(values: Sequence[float], paper: Paper) -> str:
 
 def _met(results: Sequence[_Result], paper: Paper) -> list[str]:
     """Which of the paper's numbers are met, and with which hyper-parameters."""
-    lacks = [(one.choice.row, one.choice.origin, one.lack(paper)) for one in results if one.choice.row in paper]
+    lacks = [(one.choice.row, one.choice.origin, one.lack(paper)) for one in results
+             if one.choice.row in paper and one.choice.row in LINEAR]  # fmt: skip
     met: dict[str, Origin] = {}
     for origin in ORIGINS:  # the first that meets a row counts
         for row, of, lack in lacks:
@@ -177,6 +188,28 @@ def _met(results: Sequence[_Result], paper: Paper) -> list[str]:
             f"{', '.join(short)}. Those numbers take hyper-parameters that this validation data did not choose."
         )
     return remarks
+
+
+def _networks(results: Sequence[_Result], paper: Paper) -> list[str]:
+    """How far networks are from the paper's numbers: chosen on validation data, and trained once."""
+    remarks = []
+    for one in results:
+        if one.choice.row in NETWORKS and one.choice.row in paper:
+            shares = [here / there - 1 for here, there in zip(one.values, paper[one.choice.row], strict=True)]
+            apart = " and ".join(
+                f"{share:+.1%} in {NAMES[metric]}" for share, metric in zip(shares, METRICS, strict=True)
+            )
+            said = "not below it by more" if min(shares) >= -NEAR else "below it by more"
+            remarks.append(f"{one.choice.row} against the paper's: {apart}; {said} than {NEAR:.0%}.")
+    return remarks
+
+
+def _without_torch(rows: Sequence[str]) -> list[str]:
+    """Which rows were left out, and why."""
+    if not rows:
+        return []
+    names = ", ".join(dict.fromkeys(rows))
+    return [f'{names}: not trained here, as torch is not installed: pip install "deql[neural]".']
 
 
 def _identities(results: Sequence[_Result]) -> list[str]:
@@ -218,10 +251,10 @@ def _figures(dataset: PaperDataset, results: Sequence[_Result], paper: Paper) ->
     found = [one for one in results if one.choice.origin in _VALIDATED]
     if not found:
         return []
-    drawn = []
+    fitted, drawn = {one.choice.row for one in found}, []
     for place, metric in enumerate(METRICS):
         values = {f"{row} (paper)": (value[place], value[place], value[place])
-                  for row, value in paper.items() if row not in LINEAR}  # fmt: skip
+                  for row, value in paper.items() if row not in {*LINEAR, *fitted}}  # fmt: skip
         for one in found:
             here, error = one.values[place], np.nan_to_num(one.errors[place])
             name = one.choice.row + _ENDS * (one.choice.origin == "ends")

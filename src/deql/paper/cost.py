@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from deql._system.formatting import show_duration, three_digits
 from deql._system.measure import Measurement
 from deql._system.tables import Cell, Grid
 from deql._system.threads import thread_count
@@ -124,7 +125,7 @@ def _measure(
                 return asdict(fit_in_subprocess(choice, file, machine))
 
         for choice in choices:
-            model = choice.model(**log.machine)
+            model = choice.linear(**log.machine)
             key = log.key(dataset, model) | typed | {"threads": thread_count()}
             try:
                 record = log.get_or_measure("weighed", key, partial(fit, choice))
@@ -164,23 +165,10 @@ def _grid(costs: Sequence[_FitCost], failed: Sequence[_Failed], paper: Paper) ->
     for choice, one in sorted([*fitted, *((choice, None) for choice, _ in failed)],
                               key=lambda pair: LINEAR.index(pair[0].row)):  # fmt: skip
         texts = [f"{value:g}" for value in paper[choice.row]] if choice.row in paper else ["–", "–"] if paper else []
-        texts += [_digits(column(one)) if one is not None else "–" for column in columns.values()]
+        texts += [three_digits(column(one)) if one is not None else "–" for column in columns.values()]
         rows.append(([choice.row, choice.words], [Cell(text) for text in texts]))
     reported_heads = ["minutes paper", "GB paper"] if paper else []
     return Grid("Time and peak memory of a fit", ["model", "hyper-parameters", *reported_heads, *columns], rows)
-
-
-def _digits(value: float | None) -> str:
-    """Three digits, which is more than repeats of a measurement agree in.
-
-    Examples
-    --------
-    >>> _digits(6100.4), _digits(37.25), _digits(0.5), _digits(None)
-    ('6,100', '37.2', '0.500', '–')
-    """
-    if value is None:
-        return "–"
-    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 
 def _summary(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> str:
@@ -189,32 +177,18 @@ def _summary(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> 
     if not both:
         seconds = [one.took.seconds for one in costs]
         return (
-            f"{dataset.label}: a fit takes {_duration(min(seconds))} to {_duration(max(seconds))} and at most "
-            f"{_digits(max(one.gib for one in costs))} GiB with {costs[-1].threads}."
+            f"{dataset.label}: a fit takes {show_duration(min(seconds))} to {show_duration(max(seconds))} and at most "
+            f"{three_digits(max(one.gib for one in costs))} GiB with {costs[-1].threads}."
         )
     one, saved = both[-1]
     minutes, gigabytes = paper[one.choice.row]
-    on_device = "" if one.device_gib is None else f" and {_digits(one.device_gib)} GiB on the device"
-    less = f"{_digits(saved)} × less" if saved >= 1 else f"{_digits(1 / saved)} × more"
+    on_device = "" if one.device_gib is None else f" and {three_digits(one.device_gib)} GiB on the device"
+    less = f"{three_digits(saved)} × less" if saved >= 1 else f"{three_digits(1 / saved)} × more"
     return (
         f"{dataset.label}: in the paper {one.choice.row} takes {minutes:g} minutes and {gigabytes:g} GB, without a "
-        f"GPU; here it takes {_duration(one.took.seconds)} with {one.threads}, and {_digits(one.gib)} GiB{on_device}: "
-        f"{less} memory."
+        f"GPU; here it takes {show_duration(one.took.seconds)} with {one.threads}, and {three_digits(one.gib)} "
+        f"GiB{on_device}: {less} memory."
     )
-
-
-def _duration(seconds: float) -> str:
-    """Seconds, minutes or hours.
-
-    Examples
-    --------
-    >>> _duration(99.7), _duration(6100), _duration(30_000)
-    ('99.7 s', '102 minutes', '8.33 hours')
-    """
-    for unit, size in (("s", 1), ("minutes", 60)):
-        if seconds < 120 * size:
-            return f"{_digits(seconds / size)} {unit}"
-    return f"{_digits(seconds / 3600)} hours"
 
 
 def _remarks(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> list[str]:
@@ -234,7 +208,7 @@ def _remarks(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> 
         remarks.append(
             f"Each row takes one inverse of {n:,} × {n:,} numbers, of which one half is kept, in {costs[0].dtype}: "
             + (
-                f"{_digits(inverse)} GiB. Beyond imports and data a fit takes {_span(beyond)} times as much."
+                f"{three_digits(inverse)} GiB. Beyond imports and data a fit takes {_span(beyond)} times as much."
                 if inverse >= _TELLING
                 else f"less than {_TELLING:g} GiB, so that memory is of the process rather than of the fit."
             )
@@ -255,7 +229,7 @@ def _remarks(dataset: PaperDataset, costs: Sequence[_FitCost], paper: Paper) -> 
 
 def _span(values: Sequence[float]) -> str:
     """The least and the greatest, or one of them where they are written alike."""
-    return " to ".join(dict.fromkeys(_digits(value) for value in (min(values), max(values))))
+    return " to ".join(dict.fromkeys(three_digits(value) for value in (min(values), max(values))))
 
 
 def _inverse_gib(dataset: PaperDataset, costs: Sequence[_FitCost]) -> float:

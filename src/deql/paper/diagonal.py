@@ -123,7 +123,7 @@ def diagonal(request: TableRequest) -> tuple[str, list[Section]]:
 
 def _measure(log: MeasurementLog, dataset: PaperDataset, choice: Choice) -> Facts:
     """Fit the choice and look at its diagonal, or find that in the journal."""
-    model = choice.model(**{name: value for name, value in log.machine.items() if name != "folder"})
+    model = choice.linear(**{name: value for name, value in log.machine.items() if name != "folder"})
 
     def measure() -> Facts:
         train = dataset.first.train

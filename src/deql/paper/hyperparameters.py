@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from deql.errors import DataError, DeqlError, reason
 from deql.linalg.planner.choose import ENGINE_KEYS, engine_from_config
-from deql.models import DEQL, DLAE, EASE, EDLAE, RDLAE, RLAE
+from deql.models import Recommender
 from deql.models.linear import LinearAutoencoder
-from deql.paper.published import LINEAR, METRICS, WEIGHTED, WITH_PRIOR
+from deql.paper.published import LINEAR, METRICS, NETWORKS, ROWS, WEIGHTED
+from deql.paper.rows import KINDS, is_whole
 from deql.priors.specs import parse_prior
 
 __all__ = [
@@ -37,20 +38,6 @@ Validation data are drawn at random, or they are the last tenth of each line of 
 the test part goes on with. The last kind shows what a published number takes, and is no result.
 """
 
-_KINDS: dict[str, tuple[type[LinearAutoencoder], dict[str, Any], list[str]]] = {
-    "EASE": (EASE, {}, ["l2"]),
-    "DLAE": (DLAE, {}, ["l2", "dropout"]),
-    "EDLAE": (EDLAE, {}, ["l2", "dropout"]),
-    "RLAE": (RLAE, {}, ["l2", "xi"]),
-    "RDLAE": (RDLAE, {}, ["l2", "dropout", "xi"]),
-    "DEQL(plain)": (DEQL, {"l2": 0.0}, ["dropout", "b"]),
-    "DEQL(L2+zero-diag)": (DEQL, {"zero_diagonal": True}, ["l2", "dropout"]),
-    "DEQL(L2)": (DEQL, {}, ["l2", "dropout", "b"]),
-    WEIGHTED: (DEQL, {}, ["l2", "dropout", "b", "user_power", "popularity_power"]),
-    WITH_PRIOR: (DEQL, {}, ["l2", "dropout", "b", "user_power", "popularity_power", "prior", "prior_weight"]),
-}
-"""Of each row the model, what is fixed of it, and what is chosen."""
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -59,7 +46,7 @@ class Choice:
     Attributes
     ----------
     row : str
-        A name of :data:`~deql.paper.published.LINEAR`.
+        A name of :data:`~deql.paper.published.ROWS`.
     parameters : dict
         Numbers; ``prior`` as people type it.
     origin : {"found", "ends", "published", "test"}
@@ -75,18 +62,32 @@ class Choice:
     source: str = ""
     validation: dict[str, float] = field(default_factory=dict)
 
-    def model(self, **changed: Any) -> LinearAutoencoder:
+    def model(self, **changed: Any) -> Recommender:
         """The model, not fitted, with some parameters changed; its engine is named apart from that one's own.
+
+        Of what says how a closed form is computed, a network has only the device and its progress.
 
         Examples
         --------
         >>> Choice("EASE", {"l2": 80.0}, "published").model(engine="memory").l2
         80.0
+        >>> Choice("LightGCN", {"layers": 2}, "published").model(engine="torch", device="cuda:1").device
+        'cuda:1'
         """
-        kind, fixed, _ = _KINDS[self.row]
+        kind, fixed, _ = KINDS[self.row]
         own = {name: value for name, value in changed.items() if name not in ENGINE_KEYS}
-        engine = engine_from_config({name: value for name, value in changed.items() if name in ENGINE_KEYS})
-        return kind(**fixed | _built(self.parameters) | own, engine=engine)
+        of_engine = {name: value for name, value in changed.items() if name in ENGINE_KEYS}
+        if self.row in NETWORKS:
+            own |= {"device": of_engine.get("device")}
+        else:
+            own |= {"engine": engine_from_config(of_engine)}
+        return kind(**fixed | _built(self.parameters) | own)
+
+    def linear(self, **changed: Any) -> LinearAutoencoder:
+        """The model of a row that is a closed form."""
+        model = self.model(**changed)
+        assert isinstance(model, LinearAutoencoder)
+        return model
 
     @property
     def words(self) -> str:
@@ -129,7 +130,7 @@ def merged(known: Iterable[Choice], newer: Iterable[Choice]) -> list[Choice]:
     """
     newer = list(newer)
     kept = [*(one for one in known if one.origin not in {other.origin for other in newer}), *newer]
-    return sorted(kept, key=lambda one: (LINEAR.index(one.row), list(ORIGINS).index(one.origin)))
+    return sorted(kept, key=lambda one: (ROWS.index(one.row), list(ORIGINS).index(one.origin)))
 
 
 def own_choices(path: Path) -> dict[str, list[Choice]]:
@@ -161,8 +162,8 @@ def read_choices(text: str, path: str) -> dict[str, list[Choice]]:
 
 def _choices(rows: Any, where: str) -> Iterable[Choice]:
     for row, origins in _table(rows, where).items():
-        if row not in LINEAR:
-            raise DataError(f"{where} has no row {row!r}: say one of {', '.join(LINEAR)}")
+        if row not in ROWS:
+            raise DataError(f"{where} has no row {row!r}: say one of {', '.join(ROWS)}")
         for origin in _table(origins, f"{where}, {row}"):
             if origin not in ORIGINS:
                 raise DataError(f"{where}, {row}: unknown origin {origin!r}: say one of {', '.join(ORIGINS)}")
@@ -178,7 +179,10 @@ def _choice(row: str, origin: Origin, entry: Any, where: str) -> Choice:
         if not isinstance(value, str):
             raise DataError(f"{where}: {name} must be text, got {value!r}")
     parameters |= _numbers({name: value for name, value in parameters.items() if name != "prior"}, where)
-    kind, fixed, chosen = _KINDS[row]
+    kind, fixed, chosen = KINDS[row]
+    for name in parameters:
+        if is_whole(kind, name) and parameters[name].is_integer():
+            parameters[name] = int(parameters[name])
     allowed = [*chosen, *(["b"] if fixed.get("zero_diagonal") else [])]
     for name in parameters:
         if name not in allowed:
@@ -249,7 +253,7 @@ def _inline(entry: Mapping[str, Any]) -> str:
             # JSON's escapes are TOML's, which also has one for the last control character.
             text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         else:
-            text = repr(float(value))
+            text = repr(value if isinstance(value, int) else float(value))
         parts.append(f"{key} = {text}")
     return "{ " + ", ".join(parts) + " }"
 
@@ -271,7 +275,7 @@ def best_of_each(rows: Iterable[Mapping[str, Any]], source: str) -> list[Choice]
                 best[name] = row
     return [
         Choice(
-            name, {parameter: best[name][parameter] for parameter in _KINDS[name][2]}, "found", source,
+            name, {parameter: best[name][parameter] for parameter in KINDS[name][2]}, "found", source,
             {metric: best[name][metric] for metric in METRICS},
         )
         for name in LINEAR if name in best

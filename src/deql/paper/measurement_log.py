@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import deql
@@ -19,11 +20,11 @@ from deql.errors import InaccurateInverseError, JournalError, NotPositiveDefinit
 from deql.evaluation.model_groups import LogCallback, fit_and_evaluate, sharing
 from deql.io.journal import Journal
 from deql.linalg.planner.choose import as_engine
-from deql.models.base import EXECUTION_PARAMETERS
+from deql.models.base import EXECUTION_PARAMETERS, Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.paper.hyperparameters import Choice
 from deql.paper.paper_datasets import PaperDataset
-from deql.paper.published import METRICS
+from deql.paper.published import METRICS, NETWORKS
 from deql.priors.specs import prior_spec
 
 __all__ = ["MeasurementLog", "Record", "describe_threads", "hyper_parameters", "this_machine"]
@@ -48,7 +49,7 @@ def describe_threads() -> str:
     return "1 thread" if thread_count() == 1 else f"{thread_count()} threads"
 
 
-def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
+def hyper_parameters(model: Recommender) -> dict[str, Any]:
     """What makes a model the one it is, without how it is computed; but for an arithmetic that was asked for.
 
     Examples
@@ -56,13 +57,17 @@ def hyper_parameters(model: LinearAutoencoder) -> dict[str, Any]:
     >>> hyper_parameters(deql.EASE(80.0, engine="memory"))
     {'model': 'EASE', 'user_power': 0.0, 'popularity_power': 0.0, 'dtype': 'float32', 'l2': 80.0}
     """
-    arithmetic = as_engine(model.engine).config.get("arithmetic")
     own = {name: value for name, value in model.get_params().items() if name not in EXECUTION_PARAMETERS | {"engine"}}
-    prior, weight = (own.pop(name, None) for name in ("prior", "prior_weight"))
-    if own["half_life"] is None:  # journals are older than half-lives
-        del own["half_life"]
-    if prior is not None:  # and than priors; without one its weight means nothing
-        own |= {"prior": prior_spec(prior), "prior_weight": weight}
+    arithmetic = None
+    if isinstance(model, LinearAutoencoder):
+        arithmetic = as_engine(model.engine).config.get("arithmetic")
+        prior, weight = (own.pop(name, None) for name in ("prior", "prior_weight"))
+        if own["half_life"] is None:  # journals are older than half-lives
+            del own["half_life"]
+        if prior is not None:  # and than priors; without one its weight means nothing
+            own |= {"prior": prior_spec(prior), "prior_weight": weight}
+    else:  # all epochs are run
+        own = {name: value for name, value in own.items() if name not in ("patience", "validate_every")}
     # Journals have called it so from the beginning.
     return {"model": type(model).__name__} | own | ({"precision": arithmetic} if arithmetic else {})
 
@@ -97,13 +102,16 @@ class MeasurementLog:
 
     def find(self, step: str, key: Mapping[str, Any]) -> Record | None:
         """What the journal has under a key, which then is in use."""
+        found = self._known(step, key)
+        if found is not None and not any(found is one for one in self.used):
+            self.used.append(found)
+        return found
+
+    def _known(self, step: str, key: Mapping[str, Any]) -> Record | None:
         wanted = as_json(dict(key))
-        for record in reversed(self.journal.records):
-            if record["step"] == step and record.get("key") == wanted:
-                if not any(record is one for one in self.used):
-                    self.used.append(record)
-                return record
-        return None
+        return next(
+            (one for one in reversed(self.journal.records) if one["step"] == step and one.get("key") == wanted), None
+        )
 
     def append(self, step: str, key: Mapping[str, Any], found: Mapping[str, Any], seconds: float) -> Record:
         """Write what was measured into the journal."""
@@ -131,6 +139,11 @@ class MeasurementLog:
         found = measure()
         return self.append(step, key, found, time.perf_counter() - begin)
 
+    def can_evaluate(self, dataset: PaperDataset, choice: Choice) -> bool:
+        """Whether a choice is in the journal, or could be evaluated here: networks need torch."""
+        trained = choice.row in NETWORKS and find_spec("torch") is None
+        return not trained or self._known("judged", self.key(dataset, choice.model(**self.machine))) is not None
+
     def evaluate(self, dataset: PaperDataset, choices: Sequence[Choice]) -> list[Record]:
         """The metrics of each choice on the test part, in the order of the choices; one fit for all that share P.
 
@@ -152,12 +165,12 @@ class MeasurementLog:
         return [record for record in records.values() if record is not None]
 
     @staticmethod
-    def key(dataset: PaperDataset, model: LinearAutoencoder) -> Record:
+    def key(dataset: PaperDataset, model: Recommender) -> Record:
         """What a measurement of a model on a data set is kept under."""
         return {"data": dataset.key, "split": dataset.fingerprint} | hyper_parameters(model)
 
 
-def _evaluate(models: Mapping[str, LinearAutoencoder], dataset: PaperDataset) -> dict[str, Record]:
+def _evaluate(models: Mapping[str, Recommender], dataset: PaperDataset) -> dict[str, Record]:
     try:
         results = fit_and_evaluate(models, dataset.first.train, dataset.first.test, METRICS)
     except (NotPositiveDefiniteError, InaccurateInverseError) as error:  # the others may do

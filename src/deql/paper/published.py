@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["HEADS", "LINEAR", "METRICS", "NAMES", "WEIGHTED", "WITH_PRIOR", "reported"]
+__all__ = ["HEADS", "LINEAR", "METRICS", "NAMES", "NETWORKS", "ROWS", "WEIGHTED", "WITH_PRIOR", "reported"]
 
 METRICS = ("recall@20", "ndcg@20")
 """What the paper measures."""
@@ -23,7 +23,13 @@ WITH_PRIOR = "DEQL(L2) + weights + low pass"
 LINEAR = (
     "EASE", "DLAE", "EDLAE", "RLAE", "RDLAE", "DEQL(plain)", "DEQL(L2+zero-diag)", "DEQL(L2)", WEIGHTED, WITH_PRIOR,
 )  # fmt: skip
-"""Rows of the tables that are fitted here, in their order."""
+"""Closed forms among the rows of the tables, in their order."""
+
+NETWORKS = ("LightGCN", "SGL-ED", "SSM (MF)", "SSM (GNN)")
+"""Networks among them that can be trained here, with torch."""
+
+ROWS = (*NETWORKS, *LINEAR)
+"""Rows of the tables that can be fitted here."""
 
 
 @cache

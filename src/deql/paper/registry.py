@@ -16,6 +16,7 @@ from deql.paper.paper_datasets import PROTOCOLS, MissingDataset, Protocol
 from deql.paper.sensitivity import b_sensitivity
 from deql.paper.significance_table import significance
 from deql.paper.table_request import TableRequest
+from deql.paper.training_curves import training
 
 __all__ = ["TABLES", "PaperTable", "make"]
 
@@ -49,6 +50,7 @@ TABLES = {
     "significance": PaperTable("Five splits and paired t-tests", "tb:3, tb:4", significance, ("strong",)),
     "diagonal": PaperTable("Learned diagonal values of DEQL(L2)", "fig:diag_visualization", diagonal),
     "cost": PaperTable("Time and memory", "tab:time_mem_yelp", cost, ("weak",)),
+    "training": PaperTable("Networks beside the closed form", "tab:time_mem_yelp", training, ("weak",)),
 }
 
 

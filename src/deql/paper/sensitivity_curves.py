@@ -171,7 +171,7 @@ def at_fixed_lambda(log: MeasurementLog, dataset: PaperDataset, choice: Choice) 
 
 
 def _model(log: MeasurementLog, choice: Choice, **changed: float) -> LinearAutoencoder:
-    return replace(choice, parameters=choice.parameters | changed).model(**log.machine)
+    return replace(choice, parameters=choice.parameters | changed).linear(**log.machine)
 
 
 def _name(b: float) -> str:
@@ -215,6 +215,6 @@ def _affordable(model: LinearAutoencoder, dataset: PaperDataset) -> bool:
 
 def as_deql(choice: Choice) -> DEQL:
     """The model of a choice for that row, not fitted."""
-    model = choice.model()
+    model = choice.linear()
     assert isinstance(model, DEQL)
     return model

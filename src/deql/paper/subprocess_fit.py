@@ -13,32 +13,49 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from deql._system.lazy import lazy_module
 from deql._system.measure import Measurement, measure
 from deql._system.threads import set_threads, thread_count
 from deql.data import Interactions
 from deql.errors import DeqlError, reason
+from deql.evaluation.evaluator import evaluate
 from deql.linalg.engines.engine import Engine
 from deql.linalg.engines.torch_engine import Torch
 from deql.linalg.planner.choose import choose_engine
+from deql.models import Recommender
 from deql.models.linear import LinearAutoencoder
+from deql.models.neural.network_model import NetworkModel
+from deql.models.training.estimator import training_device
 from deql.paper.hyperparameters import Choice
-from deql.split import load_split
+from deql.paper.published import NETWORKS
+from deql.split import Split, load_split
+
+if TYPE_CHECKING:
+    import torch
+
+    from deql.linalg.engines import torch_packed
+else:
+    torch_packed = lazy_module("deql.linalg.engines.torch_packed")
 
 __all__ = ["fit_in_subprocess"]
+
+_LOOKS = 12
+"""How often a network is looked at in its training."""
 
 # -P: files in the folder where the command was typed are not taken for modules.
 _COMMAND = (sys.executable, "-P", "-m", "deql.paper.subprocess_fit")
 
 
-def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any]) -> Measurement:
+def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], evaluated: bool = False) -> Measurement:
     """Fit a row's model on the training part of a split file, in a fresh process, and measure that.
 
-    Imports, reading the file and loading the kernels come before the measurement.
+    Imports, reading the file and loading the kernels come before the measurement, and evaluation after it. But a
+    network that is evaluated is looked at a dozen times in its training, which its seconds leave out.
 
     Parameters
     ----------
@@ -46,11 +63,14 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any]) -
     split : Path
     machine : dict
         Parameters that say how the model is computed.
+    evaluated : bool, default False
+        Whether NDCG@20 on the test part of the file is wanted.
 
     Returns
     -------
     Measurement
-        Its facts are the ``engine`` that ran and, on a CUDA device, ``device_mib``: the peak of its memory.
+        Its facts are the ``engine`` that ran and, on a CUDA device, ``device_mib``: the peak of its memory; with
+        ``evaluated`` also ``ndcg@20`` and its ``error``, and of a network the ``curve``: NDCG@20 by seconds.
 
     Raises
     ------
@@ -59,7 +79,7 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any]) -
     """
     request = {
         "row": choice.row, "parameters": choice.parameters, "split": str(split), "machine": dict(machine),
-        "threads": thread_count(),
+        "threads": thread_count(), "evaluated": evaluated,
     }  # fmt: skip
     try:
         # In a session of its own a Ctrl-C in the terminal does not reach it, so that it has nothing to say then.
@@ -124,18 +144,52 @@ def _end_with_parent() -> None:
 
 def _fit(request: dict[str, Any]) -> Measurement:
     set_threads(request["threads"])
-    model = Choice(request["row"], request["parameters"], "found").model(**request["machine"])
-    train = load_split(request["split"]).train
+    choice, split = Choice(request["row"], request["parameters"], "found"), load_split(request["split"])
+    if choice.row in NETWORKS:
+        fitted, took = _train(choice, split, request)
+    else:
+        fitted, took = _solve(choice, split, request)
+    if request["evaluated"]:
+        found = evaluate(fitted, split.test, ["ndcg@20"])
+        took.facts.update(found.means, error=found.standard_errors["ndcg@20"])
+    return took
+
+
+def _solve(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recommender, Measurement]:
+    """A closed form."""
+    model, train = choice.linear(**request["machine"]), split.train
     engine = choose_engine(train.matrix, engine=model.engine, dtype=model.dtype)
     _warm_up(model, engine, train)
-    device = _cuda(engine.device) if isinstance(engine, Torch) else None
+    device = _watched(torch_packed.open_device(engine.device)) if isinstance(engine, Torch) else None
     fitted, took = measure(lambda: model.fit(train))
-    facts: dict[str, Any] = {"engine": fitted.engine_}
-    if device is not None and fitted.engine_ == "torch":
-        import torch
+    device = device if fitted.engine_ == "torch" else None
+    return fitted, replace(took, facts={"engine": fitted.engine_} | _device_memory(device))
 
-        facts["device_mib"] = torch.cuda.max_memory_allocated(device) / 2**20
-    return replace(took, facts=facts)
+
+def _train(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recommender, Measurement]:
+    """A network; its seconds are those of its epochs."""
+    model = choice.model(**request["machine"])
+    assert isinstance(model, NetworkModel)
+    few = Interactions(csr_array(np.eye(2)[[0, 1, 0]]), np.arange(3), np.arange(2))
+    type(model)(**model.get_params() | {"epochs": 1, "progress": False}).fit(few)  # loads torch
+    device = _watched(training_device(choice.row, model.device))
+    looked_at = split.test if request["evaluated"] else None
+    model.set_params(validate_every=max(1, model.epochs // _LOOKS))
+    fitted, took = measure(lambda: model.fit(split.train, validation=looked_at))
+    seconds = np.cumsum([epoch.seconds for epoch in fitted.history_]).tolist()
+    curve = [
+        (after, epoch.ndcg) for after, epoch in zip(seconds, fitted.history_, strict=True) if epoch.ndcg is not None
+    ]
+    facts = {"engine": "torch"} | _device_memory(device) | ({"curve": curve} if curve else {})
+    return fitted, replace(took, seconds=seconds[-1], facts=facts)
+
+
+def _device_memory(device: torch.device | None) -> dict[str, float]:
+    if device is None:
+        return {}
+    import torch
+
+    return {"device_mib": torch.cuda.max_memory_allocated(device) / 2**20}
 
 
 def _warm_up(model: LinearAutoencoder, engine: Engine, train: Interactions) -> None:
@@ -150,13 +204,10 @@ def _warm_up(model: LinearAutoencoder, engine: Engine, train: Interactions) -> N
     type(model)(**model.get_params() | changed).fit(small)
 
 
-def _cuda(name: str | None) -> Any:
-    """The device, its peak of memory forgotten; None for a processor."""
+def _watched(device: torch.device) -> torch.device | None:
+    """A CUDA device, its peak of memory forgotten; None for a processor."""
     import torch
 
-    from deql.linalg.engines.torch_packed import open_device
-
-    device = open_device(name)
     if device.type != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats(device)

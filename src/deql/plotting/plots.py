@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS", "Interval", "Labels", "agreement", "band", "costs", "differences", "distribution", "effect",
-    "histogram", "interaction", "intervals", "lines", "optimum", "peaks", "reported_and_found", "scatter", "shares",
-    "splits",
+    "histogram", "interaction", "intervals", "learning", "lines", "optimum", "peaks", "reported_and_found", "scatter",
+    "shares", "splits",
 ]  # fmt: skip
 
 Interval = tuple[float, float, float]
@@ -320,6 +320,27 @@ def costs(axes: Axes, groups: Mapping[str, Sequence[tuple[float, float]]], floor
         side = "left" if across < 0.3 else "right" if across > 0.7 else "center"
         axes.annotate(group, (middle, max(y for _, y in points)), (0, 6), textcoords="offset points", ha=side,
                       color=colour, bbox=on_paper())  # fmt: skip
+
+
+@Plot
+def learning(axes: Axes, curves: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    """y over seconds on a log axis: a curve for each thing that was trained; one point is of a thing that was solved.
+
+    A solved one's line goes on to the right: there is nothing to wait for.
+    """
+    low, high = log_range([x for points in curves.values() for x, _ in points])
+    ticks = round_ticks(low, high, (1, 3))
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(low, high)
+    for row, points in enumerate(curves.values()):
+        if len(points) == 1:
+            (x, y), colour = points[0], colour_of(row)
+            axes.plot([x, high], [y, y], color=colour, linewidth=1.2, linestyle=(0, (1.5, 1.2)))
+            axes.plot([x], [y], marker_of(row), color=colour, markersize=8)
+        else:
+            curve(axes, row, [x for x, _ in points], [y for _, y in points], marker=True)
 
 
 def _mark_equal(axes: Axes) -> None:

@@ -1,0 +1,120 @@
+"""The table of accuracy by seconds: networks beside closed forms, on what was held out of train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import deql
+from deql._system.measure import Measurement
+from deql.errors import DeqlError
+from deql.io.journal import Journal
+from deql.paper import training_curves
+from deql.paper.hyperparameters import Choice
+from deql.paper.measurement_log import MeasurementLog
+from deql.paper.paper_datasets import PaperDataset
+from deql.paper.published import WEIGHTED
+from deql.paper.table_request import TableRequest
+from tests.paper.common import shop
+
+WORTH = {"recall@20": 0.5, "ndcg@20": 0.4}
+LIGHTGCN = Choice("LightGCN", {"layers": 2, "epochs": 30}, "found", "x", WORTH)
+EASE = Choice("EASE", {"l2": 3.0}, "found", "x", WORTH)
+OTHER_EASE = Choice("EASE", {"l2": 5.0}, "ends", "x", WORTH)
+DLAE = Choice("DLAE", {"l2": 3.0, "dropout": 0.3}, "found", "x", WORTH)
+WEIGHTS = Choice(WEIGHTED, {"l2": 3.0, "dropout": 0.3, "b": 0.5}, "found", "x", WORTH)
+TOOK = {
+    "LightGCN": Measurement(300.0, 500.0, 2048.0, 1024.0, {"engine": "torch", "ndcg@20": 0.30, "error": 0.01,
+                                                            "curve": [[100.0, 0.2], [200.0, 0.28], [300.0, 0.3]]}),
+    "EASE": Measurement(10.0, 20.0, 4096.0, 1024.0, {"engine": "memory", "ndcg@20": 0.29, "error": 0.01}),
+    WEIGHTED: Measurement(20.0, 40.0, 4096.0, 1024.0, {"engine": "memory", "ndcg@20": 0.31, "error": 0.01}),
+}  # fmt: skip
+
+
+@pytest.fixture
+def make(monkeypatch):
+    """The table of some choices, and what was fitted on which data; no process is started."""
+
+    def make(*choices, name="yelp2018", journal=None):
+        monkeypatch.setattr("deql.paper.table_request.stored_choices", lambda key, own: list(choices))
+        fitted = {}
+
+        def fit_in_subprocess(choice, file, machine, evaluated):
+            assert evaluated
+            fitted[choice.row] = deql.load_split(file)
+            if choice.row not in TOOK:
+                raise DeqlError(f"{choice.row} could not be weighed: odd")
+            return TOOK[choice.row]
+
+        monkeypatch.setattr(training_curves, "fit_in_subprocess", fit_in_subprocess)
+        dataset = PaperDataset(name, "weak", Path())
+        dataset.__dict__["first"] = deql.split_weak(shop(), validation=0, seed=0)
+        log = MeasurementLog(journal or Journal(None, {}, "reproduction"))
+        lead, [section] = training_curves.training(TableRequest(log, [dataset]))
+        return lead, section, fitted, dataset.first
+
+    return make
+
+
+def rows(section):
+    (grid,) = section.grids
+    return {names[0]: dict(zip(grid.header, [*names, *map(str, cells)], strict=True)) for names, cells in grid.rows}
+
+
+def test_networks_stand_beside_the_closed_forms_and_the_papers_costs(make):
+    lead, section, _, _ = make(LIGHTGCN, EASE, DLAE, WEIGHTS)
+    found = rows(section)
+    assert list(found) == ["LightGCN", "EASE", WEIGHTED]
+    assert found["LightGCN"] == {
+        "model": "LightGCN", "hyper-parameters": "layers=2 epochs=30", "origin": "chosen on validation data",
+        "minutes paper": "30", "GB paper": "1", "seconds here": "300", "GiB here": "2.00", "NDCG@20": "0.3000 ± 0.0100",
+    }  # fmt: skip
+    assert [found[WEIGHTED][name] for name in ("minutes paper", "GB paper")] == ["–", "–"]
+    assert lead == (
+        "Yelp2018: the best network there, LightGCN, has NDCG@20 0.3000 after 5.00 minutes of training; "
+        f"{WEIGHTED} has 0.3100 after 20.0 s."
+    )
+    assert list(section.key) == ["LightGCN", "EASE", WEIGHTED]
+    assert "NDCG@20 by seconds" in section.figures[0].svg
+
+
+def test_the_test_part_is_not_there(make):
+    _, _, fitted, split = make(LIGHTGCN, EASE)
+    assert set(fitted) == {"LightGCN", "EASE"}
+    for seen in fitted.values():
+        assert (seen.train.matrix - split.train.matrix).max() == 0
+        held_out = seen.test.held_out
+        assert seen.train.n_interactions + held_out.n_interactions <= split.train.n_interactions
+        places = [split.train.user_index[user] for user in held_out.users.tolist()]
+        columns = [split.train.items.tolist().index(item) for item in held_out.items.tolist()]
+        in_train = split.train.matrix.toarray()[np.ix_(places, columns)]
+        assert (in_train[held_out.matrix.toarray() > 0] > 0).all()
+
+
+def test_each_row_is_fitted_once(make, tmp_path):
+    with Journal(tmp_path / "measured.jsonl", {}, "reproduction") as journal:
+        assert len(make(LIGHTGCN, EASE, journal=journal)[2]) == 2
+        lead, _, fitted, _ = make(LIGHTGCN, EASE, journal=journal)
+    assert (lead.partition(":")[0], fitted) == ("Yelp2018", {})
+
+
+def test_a_row_that_fails_is_told_of(make):
+    ssm = Choice("SSM (MF)", {"temperature": 0.1}, "found", "x", WORTH)
+    _, section, _, _ = make(LIGHTGCN, ssm, EASE)
+    assert list(rows(section)) == ["LightGCN", "EASE"]
+    assert section.remarks == ["SSM (MF) could not be weighed: odd."]
+
+
+def test_nothing_to_show(make):
+    lead, section, fitted, _ = make(EASE, WEIGHTS)
+    assert (lead, fitted) == ("", {})
+    assert section.words == ["No hyper-parameters of a network are known for yelp2018."]
+
+
+def test_hold_outs_are_those_of_the_choice():
+    chosen = training_curves._choices([Choice("LightGCN", {"layers": 2}, "ends"), LIGHTGCN, EASE, OTHER_EASE, WEIGHTS])
+    assert [(one.row, one.origin) for one in chosen] == [("LightGCN", "ends"), ("EASE", "ends"), (WEIGHTED, "found")]
+    chosen = training_curves._choices([LIGHTGCN, EASE, OTHER_EASE])
+    assert [(one.row, one.origin) for one in chosen] == [("LightGCN", "found"), ("EASE", "found")]
