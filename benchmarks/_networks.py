@@ -31,7 +31,7 @@ _RATES = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05)
 _DECAYS = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 1e-2)
 _TEMPERATURES = (0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.25, 0.3)
 _LAYERS = (1, 2, 3, 4)
-_EPOCHS = (8, 12, 18, 25, 40, 60, 100, 150, 200, 300)
+_EPOCHS = (8, 12, 18, 25, 40, 60, 100, 120, 150, 200, 300)
 AXES: dict[str, dict[str, tuple[Any, ...]]] = {
     "LightGCN": {"weight_decay": _DECAYS, "learning_rate": _RATES, "epochs": _EPOCHS, "layers": _LAYERS},
     "SGL-ED": {

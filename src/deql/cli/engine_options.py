@@ -63,7 +63,9 @@ class EngineOptions:
     neighbours: Annotated[
         int | None, typer.Option(help="Of the neighbours engine: items in each neighbourhood (400).", metavar="K")
     ] = None
-    device: Annotated[str | None, typer.Option(help="Of the torch engine, or of elsa: cuda, cuda:1 or cpu.")] = None
+    device: Annotated[str | None, typer.Option(help="Of the torch engine, elsa or a network: cuda, cuda:1 or cpu.")] = (
+        None
+    )
     threads: Annotated[int | None, typer.Option(help="How many threads; as many as processors if not given.")] = None
 
     def parameters(self) -> dict[str, Any]:

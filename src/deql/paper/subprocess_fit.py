@@ -32,7 +32,7 @@ from deql.models.linear import LinearAutoencoder
 from deql.models.neural.network_model import NetworkModel
 from deql.models.training.estimator import training_device
 from deql.paper.hyperparameters import Choice
-from deql.paper.published import NETWORKS
+from deql.paper.published import METRICS, NETWORKS
 from deql.split import Split, load_split
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     machine : dict
         Parameters that say how the model is computed.
     evaluated : bool, default False
-        Whether NDCG@20 on the test part of the file is wanted.
+        Whether the paper's metrics on the test part of the file are wanted.
 
     Returns
     -------
     Measurement
         Its facts are the ``engine`` that ran and, on a CUDA device, ``device_mib``: the peak of its memory; with
-        ``evaluated`` also ``ndcg@20`` and its ``error``, and of a network the ``curve``: NDCG@20 by seconds.
+        ``evaluated`` also the metrics and their ``errors``, and of a network the ``curve``: NDCG@20 by seconds.
 
     Raises
     ------
@@ -150,8 +150,8 @@ def _fit(request: dict[str, Any]) -> Measurement:
     else:
         fitted, took = _solve(choice, split, request)
     if request["evaluated"]:
-        found = evaluate(fitted, split.test, ["ndcg@20"])
-        took.facts.update(found.means, error=found.standard_errors["ndcg@20"])
+        found = evaluate(fitted, split.test, METRICS)
+        took.facts.update(found.means, errors=found.standard_errors)
     return took
 
 
