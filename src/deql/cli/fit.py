@@ -81,6 +81,10 @@ def fit(
     shards: Annotated[
         bool, typer.Option("--shards", help="Save the model as a folder, P in several files of about 1 GiB.")
     ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Of a network: file from which a training that was killed goes on.", metavar="FILE"),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say which engine would be used, and what it takes.")
     ] = False,
@@ -98,8 +102,12 @@ def fit(
     chosen = {name: value for name, value in given.items() if value is not None} | priors.chosen(searched=auto)
     if auto:
         engines.refuse_with("--auto", ", which chooses that itself: leave out one of them")
+    if auto and checkpoint is not None:
+        raise ParameterError("--auto chooses among models that are solved, and --checkpoint is for those that are "
+                             "trained: leave out one of them")  # fmt: skip
     space = _space(model, chosen) if auto else None
-    estimator: Any = None if auto else _estimator(model, chosen, engines.parameters(), priors)
+    trained = {} if checkpoint is None else {"checkpoint": str(checkpoint)}
+    estimator: Any = None if auto else _estimator(model, chosen | trained, engines.parameters(), priors)
     if dry_run and not isinstance(estimator, LinearAutoencoder):
         raise ParameterError(f"--dry-run plans one inverse: leave out {'--auto' if auto else f'-m {model}'}")
     asked = estimator.engine if isinstance(estimator, LinearAutoencoder) else "auto"

@@ -97,7 +97,8 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
         except BaseException:
             child.kill()
             raise
-    told = _result(child.returncode, said)
+    advice = "lower its rank or batch_size" if choice.row in NETWORKS else "say --engine disk"
+    told = _result(child.returncode, said, advice)
     if "error" in told:
         raise DeqlError(f"{choice.row} ({choice.words}) could not be weighed: {told['error']}")
     for note in told.pop("notes"):
@@ -105,15 +106,15 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     return Measurement(**told)
 
 
-def _result(code: int, said: bytes) -> dict[str, Any]:
-    """What the process printed last, or how it ended."""
+def _result(code: int, said: bytes, advice: str) -> dict[str, Any]:
+    """What the process printed last, or how it ended; ``advice`` is what else to do where memory ran out."""
     if code == 0:
         try:
             return dict(json.loads(said.splitlines()[-1]))
         except (IndexError, ValueError):
             return {"error": "its process ended without a result"}
     if code == -9:  # SIGKILL, which not every system has a name for
-        return {"error": "its process was killed, most likely because memory ran out: free some, or say --engine disk"}
+        return {"error": f"its process was killed, most likely because memory ran out: free some, or {advice}"}
     how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return {"error": f"its process {how}"}
 
@@ -130,7 +131,7 @@ def main() -> None:
     except DeqlError as error:
         told = {"error": str(error)}
     except MemoryError:
-        told = {"error": "there is not enough memory: free some, or say --engine disk"}
+        told = {"error": "there is not enough memory: free some, or take what needs less"}
     except Exception as error:
         told = {"error": f"{type(error).__name__}: {error}"}
     print(json.dumps(told))

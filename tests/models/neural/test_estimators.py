@@ -108,11 +108,26 @@ class TestKnownUsers:
         assert np.abs(found.scores - expected.scores).max() > 1e-4
         assert_same_lists(found, everything(small().fit(DATA), DATA))
 
-    def test_bring_a_vector_to_other_histories(self, model):
-        """Those of others, under their ids."""
-        moved = replace(DATA, matrix=csr_array(DATA.matrix[::-1]))
-        expected = of_users(model, X[::-1]) @ model.right_.T
-        np.testing.assert_allclose(table(everything(model, moved)), expected, rtol=1e-4, atol=1e-6)
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda R: R[::-1],  # those of others
+            lambda R: R * (np.arange(N) != R.argmax(1)[:, None]),  # without an item
+            lambda R: np.maximum(R, np.arange(N) == R.argmin(1)[:, None]),  # with one more
+            lambda R: 2 * R,
+        ],
+    )
+    def test_with_other_histories_are_folded_in_as_anybody(self, model, change):
+        moved = replace(DATA, matrix=csr_array(change(X)))
+        nobody = replace(moved, users=np.array([f"nobody {u}" for u in range(80)], object))
+        assert_same_lists(everything(model, moved), everything(model, nobody))
+
+    def test_may_have_items_besides_that_the_model_has_not(self, model):
+        R = np.hstack([X, np.ones((80, 1))])
+        more = deql.Interactions.from_csr(csr_array(R), DATA.users, [*ITEMS, "of today"])
+        with pytest.warns(UserWarning, match="unknown"):
+            found = everything(model, more)
+        assert_same_lists(found, everything(model, DATA))
 
     def test_without_items_in_the_training_data_have_no_vector(self):
         R = X.copy()
@@ -336,7 +351,7 @@ class TestWeights:
     def test_of_0_or_less_are_refused(self, weights, count):
         matrix = DATA.matrix.copy()
         matrix.data[[4, 9, 40]] = weights
-        with pytest.raises(DataError, match=f"^{count} interactions weigh 0 or less, .*: leave them out$"):
+        with pytest.raises(DataError, match=f"^{count} interactions? weighs? 0 or less, .*: leave such rows out$"):
             small().fit(matrix)
 
 
@@ -418,7 +433,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_of_a_loss_that_is_no_longer_a_number(self, kind):
-        words = r"^the loss is no longer a number in epoch \d: lower learning_rate from 1e\+30$"
+        words = r"^the loss is no longer a number in epoch \d: lower learning_rate from 1e\+30, or what weighs parts"
         with pytest.raises(DataError, match=words):
             small(kind, learning_rate=1e30).fit(DATA)
 

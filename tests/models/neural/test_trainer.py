@@ -310,8 +310,19 @@ class TestForeignCheckpoints:
         assert_refused(path, "is not a deql checkpoint file")
 
     def test_that_are_folders(self, tmp_path):
-        with pytest.raises(CheckpointError, match="no checkpoint file"):
+        with pytest.raises(CheckpointError, match=f"^{tmp_path} is a folder: name a file for the checkpoint$"):
             small(checkpoint=tmp_path).fit(DATA)
+
+    @pytest.mark.parametrize("name", ["nowhere/a.ckpt", "a" * 300, "a\0b"])
+    def test_that_cannot_be_written_are_refused_before_the_training(self, name, tmp_path):
+        with pytest.raises(CheckpointError, match="cannot be written: "):
+            small(checkpoint=tmp_path / name).fit(DATA)
+
+    def test_of_others_stay(self, tmp_path):
+        """Whatever is there under the name that a choice of epochs would take."""
+        (tmp_path / "a.ckpt.choosing").write_text("notes")
+        small(checkpoint=tmp_path / "a.ckpt").fit(DATA)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.ckpt.choosing"]
 
     def test_are_not_read_as_models(self, killed):
         with pytest.raises(deql.errors.ModelFileError, match="is not a deql model file but a checkpoint file"):
@@ -466,5 +477,5 @@ def test_a_loss_that_is_no_number_ends_the_training():
         def loss(self, E, pairs):
             return super().loss(E, pairs) * np.nan
 
-    with pytest.raises(DataError, match=r"no longer a number in epoch 1: lower learning_rate from 0\.05$"):
+    with pytest.raises(DataError, match=r"no longer a number in epoch 1: lower learning_rate from 0\.05, or what"):
         trainer.train(Broken(graph_of(TASTES), 0), CONFIG)

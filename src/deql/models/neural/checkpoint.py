@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deql._system.formatting import parse_json
 from deql._system.lazy import lazy_module
-from deql.errors import CheckpointError
+from deql.errors import CheckpointError, reason
 
 if TYPE_CHECKING:
     from deql.io import container
@@ -50,6 +52,16 @@ class Checkpoint:
 
     def read(self) -> TrainingState | None:
         """The state that was last written; None if there is none."""
+        try:
+            with suppress(FileNotFoundError):
+                self.path.stat()  # unlike exists(), it tells of a name that no file may have
+            with TemporaryFile(dir=self.path.parent):  # told now, and not when there is something to lose
+                pass
+        except (OSError, ValueError) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            raise CheckpointError(f"the checkpoint {self.path} cannot be written: {why}") from None
+        if self.path.is_dir():
+            raise CheckpointError(f"{self.path} is a folder: name a file for the checkpoint")
         if not self.path.exists():
             return None
         metadata, arrays = container.read(_kind(), self.path)
@@ -71,6 +83,10 @@ class Checkpoint:
         """Replace the state."""
         facts = {"training": _as_json(self.training), "facts": _as_json(state.facts)}
         container.write(_kind(), self.path, facts, state.arrays)
+
+    def remove(self) -> None:
+        """Forget it: the training is done."""
+        self.path.unlink(missing_ok=True)
 
 
 def _as_json(value: dict[str, Any]) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deql._system.checks import check_whole
 from deql._system.lazy import lazy_module
-from deql.models.neural.network_model import NetworkModel
+from deql.models.neural.network_model import NetworkModel, check_layers
 
 if TYPE_CHECKING:
     from deql.models.neural import lightgcn_network
@@ -56,7 +55,7 @@ class LightGCN(NetworkModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_whole("layers", self.layers)
+        check_layers(self.layers)
 
     def _network(self, graph: BipartiteGraph) -> Network:
         return lightgcn_network.LightGCNNetwork(graph, self.layers, float(self.weight_decay))

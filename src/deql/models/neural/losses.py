@@ -79,6 +79,7 @@ def sampled_softmax(
     """
     users, items = normalize(users), normalize(items)
     own = ((users * items).sum(1) - 1) / temperature
+    negatives = min(negatives, len(items))
     others = items[:negatives]
     shares = _Shares.apply(users, others, others.new_ones(len(others)), temperature)
     # The first pairs' own items are among those.

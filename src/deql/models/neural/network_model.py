@@ -7,7 +7,6 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,14 +18,16 @@ from deql._system.checks import check_range, check_whole
 from deql._system.lazy import lazy_module
 from deql._system.machine import check_fits, free_memory
 from deql._system.progress import Stage
+from deql._system.tables import counted
 from deql.data import Interactions, as_interactions
-from deql.data.hashed_users import SALT_BYTES, hash_users
+from deql.data.hashed_users import SALT_BYTES
 from deql.data.interactions import UserId
 from deql.data.partitions import TrainingData
 from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
-from deql.io.container import digest, pack_text, unpack_text
+from deql.io.container import digest
 from deql.io.model_file import refuse_infinite
 from deql.models.kept_data import KeepData
+from deql.models.neural.known_users import KnownUsers
 from deql.models.training import Epoch
 from deql.models.training.estimator import TrainedFactors
 from deql.split import HeldOut, split_weak
@@ -44,24 +45,22 @@ else:  # torch is loaded by who trains, not by who loads a model
     checkpoints = lazy_module("deql.models.neural.checkpoint")
     trainer = lazy_module("deql.models.neural.trainer")
 
-__all__ = ["NetworkModel", "check_temperature"]
+__all__ = ["NetworkModel", "check_layers", "check_temperature"]
 
 _VALIDATION_SHARE = 0.1
+_MOST_LAYERS = 64
 _LEAST_TEMPERATURE = 0.025
 """Below, the share of an item in a softmax of cosines may be less than float32 can tell from nothing."""
-
-_USERS = "own_users"
-"""Of the arrays that hold hashes of users in a model file."""
 
 
 @dataclass(eq=False, repr=False)
 class NetworkModel(TrainedFactors):
     """Base of networks: vectors of users and items, trained on the graph of both.
 
-    A user of the training data is known by the id, as Interactions, a frame or ``users=`` have it, and is ranked by the
-    vector that was trained. Everybody else, and every history without an id, is folded in: the vector is estimated from
-    the items' by least squares, linear in the history, so that W = left_·right_ᵀ ranks and explains them. The model
-    file keeps salted hashes of the ids, and names nobody.
+    A user of the training data is known by the id, as Interactions or a frame have it, and with the history of training
+    ranked by the vector that was trained. Everybody else, whoever has other items by now, and every history without an
+    id are folded in: the vector is estimated from the items' by least squares, linear in the history, so that
+    W = left_·right_ᵀ ranks and explains them. The model file keeps salted hashes of ids and histories: it names nobody.
 
     Parameters
     ----------
@@ -114,13 +113,8 @@ class NetworkModel(TrainedFactors):
         super()._check_parameters()
         check_whole("rank", self.rank)
         check_whole("validate_every", self.validate_every)
-        if self.checkpoint is not None:
-            if not isinstance(self.checkpoint, str | os.PathLike):
-                raise ParameterError(f"checkpoint must be a file, got {self.checkpoint!r}", parameter="checkpoint")
-            if not Path(self.checkpoint).parent.is_dir():
-                raise ParameterError(
-                    f"checkpoint: there is no folder {Path(self.checkpoint).parent}", parameter="checkpoint"
-                )
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
+            raise ParameterError(f"checkpoint must be a file, got {self.checkpoint!r}", parameter="checkpoint")
         check_range("weight_decay", self.weight_decay, 0.0, np.inf)
 
     def _trained_numbers(self, data: Interactions) -> int:
@@ -132,21 +126,16 @@ class NetworkModel(TrainedFactors):
 
     def _fit_keeping(self, data: TrainingData, learn: Callable[..., None], keep_data: KeepData) -> Self:
         table = as_interactions(data)
-        some = table.users[np.diff(table.matrix.indptr) > 0]  # users without items learn nothing
-        salt = _salt_of(table.matrix)
-        hashes = hash_users(some, salt)  # whatever is wrong with ids is told before the long work
+        some = np.diff(table.matrix.indptr) > 0  # users without items learn nothing
+        users, matrix = table.users[some], table.matrix[some]
+        known = KnownUsers.of(users, matrix, _salt_of(matrix))  # what is wrong with ids is told before the long work
+        self._checkpoints: list[checkpoints.Checkpoint] = []  # those of this fit
         super()._fit_keeping(data, learn, keep_data)
-        self.__dict__.pop("_own_index", None)
         # If the data are kept under hashes, these are users' names here, too.
-        kept = self.user_salt_
-        self._own_salt, self._own_users = (salt, hashes) if kept is None else (kept, hash_users(some, kept))
-        for path in self._checkpoints():
-            path.unlink(missing_ok=True)
+        self._known = known if self.user_salt_ is None else KnownUsers.of(users, matrix, self.user_salt_)
+        for written in self.__dict__.pop("_checkpoints"):
+            written.remove()
         return self
-
-    def _checkpoints(self) -> list[Path]:
-        """Files of the training, and of the one before that chooses the number of its epochs."""
-        return [] if self.checkpoint is None else [Path(self.checkpoint), Path(f"{self.checkpoint}.choosing")]
 
     def _train(
         self,
@@ -158,10 +147,10 @@ class NetworkModel(TrainedFactors):
         epochs: int | None = None,
     ) -> trainer.Trained:
         matrix = data.matrix
-        if not (matrix.data > 0).all():
+        if nothing := int(np.count_nonzero(~(matrix.data > 0))):
             raise DataError(
-                f"{np.count_nonzero(matrix.data <= 0):,} interactions weigh 0 or less, and a network learns from what "
-                "users have: leave them out"
+                f"{counted(nothing, 'interaction weighs', 'interactions weigh')} 0 or less, and a network learns from "
+                "what users have: leave such rows out"
             )
         largest = matrix.data.max()
         if not np.finfo(np.float32).tiny <= largest <= np.finfo(np.float32).max:
@@ -174,8 +163,11 @@ class NetworkModel(TrainedFactors):
             config = replace(config, last_epoch=epochs, patience=None)
         self._check_memory(data, device)
         resumed = None
-        if files := self._checkpoints():
-            resumed = checkpoints.Checkpoint(files[label != "Train"], self._training(data, validation, config))
+        if self.checkpoint is not None:
+            # The training before, which chooses the number of epochs, has a file of its own.
+            path = Path(self.checkpoint if label == "Train" else f"{self.checkpoint}.choosing")
+            resumed = checkpoints.Checkpoint(path, self._training(data, validation, config))
+            self._checkpoints.append(resumed)
         what = f"{data.n_users:,} users and {data.n_items:,} items at rank {self.rank:,}"
         with torch_packed.memory_watched(what, device, "lower rank or batch_size"):
             from deql.models.neural.graph import BipartiteGraph
@@ -229,23 +221,10 @@ class NetworkModel(TrainedFactors):
         self.left_, self.own_ = self._encoders[: len(self.left_)], self._encoders[len(self.left_) :]
 
     def _personal(self, matrix: csr_array, users: Iterable[UserId]) -> csr_array:
-        rows = self._own_rows(users)
+        rows = self._known.find(users, matrix)
         known = np.flatnonzero(rows >= 0)
         own = csr_array((np.ones(len(known), matrix.dtype), (known, rows[known])), (matrix.shape[0], len(self.own_)))
         return csr_array(hstack([matrix, own], format="csr"))
-
-    def _own_rows(self, users: Iterable[UserId]) -> NDArray[np.int64]:
-        """The row of ``own_`` of each user; -1 for others. Of data kept under hashes, users are those."""
-        listed: list[Any] = np.asarray(users).tolist()
-        rows = np.array([self._own_index.get(user, -1) for user in listed], np.int64)
-        others = np.flatnonzero(rows < 0)
-        hashes = hash_users([listed[place] for place in others.tolist()], self._own_salt)
-        rows[others] = [self._own_index.get(user, -1) for user in hashes.tolist()]
-        return rows
-
-    @cached_property
-    def _own_index(self) -> dict[str, int]:
-        return {user: row for row, user in enumerate(self._own_users.tolist())}
 
     def _scores(self, matrix: csr_array) -> NDArray[np.floating]:
         scores: NDArray[np.floating] = (matrix.astype(np.float32) @ self._encoders[: matrix.shape[1]]) @ self.right_.T
@@ -256,20 +235,22 @@ class NetworkModel(TrainedFactors):
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()
-        hashes = pack_text(_USERS, self._own_users)
-        salt = np.frombuffer(self._own_salt, np.uint8)
-        return arrays | hashes | {"own": self.own_, "own_salt": salt}, facts
+        return arrays | self._known.arrays() | {"own": self.own_}, facts
 
     def _restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
         super()._restore(arrays, facts)
-        self._own_users, own, salt = unpack_text(_USERS, arrays), arrays["own"], arrays["own_salt"]
-        if own.dtype != np.float32 or own.shape != (len(self._own_users), self.left_.shape[1]):
+        self._known, own = KnownUsers.from_arrays(arrays), arrays["own"]
+        if own.dtype != np.float32 or own.shape != (len(self._known.hashes), self.left_.shape[1]):
             raise ValueError("its users and their vectors differ in number")
-        if salt.dtype != np.uint8 or salt.shape != (SALT_BYTES,):
-            raise ValueError(f"the salt of its users is not {SALT_BYTES} bytes")
         refuse_infinite("users' vectors", own)
-        self._own_salt = salt.tobytes()
         self._join(np.array(own))
+
+
+def check_layers(layers: int) -> None:
+    """Refuse a number of steps that would only take time: after some dozens all vectors are alike."""
+    check_whole("layers", layers)
+    if layers > _MOST_LAYERS:
+        raise ParameterError(f"layers must be at most {_MOST_LAYERS}, got {layers:,}", parameter="layers")
 
 
 def check_temperature(temperature: float) -> None:

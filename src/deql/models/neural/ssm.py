@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deql._system.checks import check_whole
 from deql._system.lazy import lazy_module
 from deql.errors import ParameterError
-from deql.models.neural.network_model import NetworkModel, check_temperature
+from deql.models.neural.network_model import NetworkModel, check_layers, check_temperature
 
 if TYPE_CHECKING:
     from deql.models.neural import ssm_network
@@ -70,7 +70,7 @@ class SSM(NetworkModel):
         super()._check_parameters()
         if self.backbone not in ("lightgcn", "mf"):
             raise ParameterError(f"backbone must be lightgcn or mf, got {self.backbone!r}", parameter="backbone")
-        check_whole("layers", self.layers)
+        check_layers(self.layers)
         check_whole("negatives", self.negatives)
         check_temperature(self.temperature)
 

@@ -124,7 +124,7 @@ def train(
         if not (np.isfinite(mean) and bool(E.isfinite().all())):
             raise DataError(
                 f"the loss is no longer a number in epoch {epoch + 1}: "
-                f"lower learning_rate from {config.learning_rate:g}"
+                f"lower learning_rate from {config.learning_rate:g}, or what weighs parts of the loss"
             )
         asked = validate is not None and ((epoch + 1) % config.validate_every == 0 or epoch + 1 == config.last_epoch)
         ndcg = validate(_factors(network, E.detach())) if asked and validate is not None else None

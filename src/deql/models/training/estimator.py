@@ -17,6 +17,7 @@ from deql._system.lazy import lazy_module
 from deql._system.progress import Stage, stages
 from deql._system.threads import thread_count
 from deql.data import Interactions, as_interactions
+from deql.data.hashed_users import hash_histories
 from deql.data.interactions import InteractionsLike
 from deql.errors import DataError, DeviceError, ParameterError
 from deql.io.model_file import fact
@@ -214,7 +215,8 @@ class TrainedFactors(FactoredAutoencoder):
         if personal:
             users = held_out.seen.users[evaluated].tolist()
             rows = np.array([data.user_index.get(user, -1) for user in users], np.int64)
-            rows[np.diff(data.matrix.indptr)[rows] == 0] = -1  # who has no items has learned nothing
+            same = hash_histories(seen, b"") == hash_histories(data.matrix, b"")[rows]
+            rows[~same | (np.diff(seen.indptr) == 0)] = -1  # as _personal has it
         seen_rows, true_rows = (_on_device(part, device, scale_rows) for part in (seen, truth))
         return validation.ValidationNDCG(seen_rows, true_rows, sizes[evaluated], scale, popularity, rows)
 
