@@ -111,10 +111,9 @@ class Trials:
         return self.journal.evaluate(name, lambda: self.lab.evaluate(self._scores(model)), **facts)
 
     def _scores(self, model: Any) -> Scores:
-        matrix = interactions(self.parts.train).matrix[self.parts.held_out.sizes > 0]
-        own = model.own_[self.parts.held_out.sizes[self.parts.train.sizes > 0] > 0]
-        device = self.lab.device
-        users = torch.from_numpy((matrix.astype(np.float32) @ model.left_ + own).astype(np.float32)).to(device)
+        seen, device = interactions(self.parts.train).take_users(self.parts.held_out.sizes > 0), self.lab.device
+        rows = model._personal(seen.matrix.astype(np.float32), seen.users)
+        users = torch.from_numpy(rows @ np.concatenate([model.left_, model.own_])).to(device)
         right = torch.from_numpy(np.array(model.right_)).to(device)
         return lambda rows: users[rows] @ right.T
 

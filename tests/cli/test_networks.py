@@ -50,10 +50,23 @@ def test_users_are_asked_for_by_id_where_the_data_are_kept(table, capsys):
     assert best in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("option", ["--keep-data", "--hash-users"])
+def test_kept_users_have_their_own_vectors(table, option):
+    assert fit("-m", SPEC) == 0
+    split = deql.read_interactions("events.csv")
+    expected = deql.load("m.deql").recommend(split, k=3)
+    assert fit("-m", SPEC, option) == 0
+    model = deql.load("m.deql")
+    found = model.recommend(users=split.users.tolist(), k=3)
+    assert found.scores.tobytes() == expected.scores.tobytes()
+    assert model.recommend(k=3).scores.sum() == pytest.approx(expected.scores.sum(), rel=1e-9)
+
+
 def test_a_killed_fit_goes_on(table, capsys, monkeypatch):
     assert fit("-m", SPEC) == 0
     whole = deql.load("m.deql")
     monkeypatch.setattr(trainer, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(trainer, "_SHARE_OF_CHECKPOINTS", np.inf)
     write = trainer.Checkpoint.write
 
     def killed(self, state):

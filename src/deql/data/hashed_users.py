@@ -21,7 +21,7 @@ from deql.errors import DataError, name_some
 
 __all__ = [
     "DIGITS", "SALT_BYTES", "hash_histories", "hash_users", "hashed_batch", "hashed_interactions", "id_text",
-    "new_salt",
+    "new_salt", "ordered_hashes",
 ]  # fmt: skip
 
 SALT_BYTES = 16
@@ -81,16 +81,27 @@ def hashed_interactions(data: Interactions, salt: bytes) -> Interactions:
     >>> data.history(hash_users(["ann"], bytes(16))[0])
     ['jam', 'tea']
     """
-    hashes = hash_users(data.users, salt)
+    hashes, order = ordered_hashes(data.users, salt)
+    return replace(data.take_users(order), users=hashes)
+
+
+def ordered_hashes(users: NDArray[Any], salt: bytes) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The hashes of users' ids in ascending order, and the place of each one's user; refused if two are the same.
+
+    Examples
+    --------
+    >>> ordered_hashes(np.array(["ann", "bob"]), bytes(16))[1].tolist()
+    [0, 1]
+    """
+    hashes = hash_users(users, salt)
     order = np.argsort(hashes, kind="stable")
     twice = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     if len(twice):
-        pair = data.users[order[twice[0] : twice[0] + 2]].tolist()
+        pair = users[order[twice[0] : twice[0] + 2]].tolist()
         raise DataError(
-            f"the users {name_some(pair)} have the same text, and so the same hash: give them different ids, "
-            "or keep the ids as they are"
+            f"the users {name_some(pair)} have the same text, and so the same hash: give them different ids"
         )
-    return replace(data.take_users(order), users=hashes[order])
+    return hashes[order], order
 
 
 def hashed_batch(batch: Batch, salt: bytes) -> Batch:

@@ -82,8 +82,9 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
     results = [_Result.of(choice, one) for choice, one in found if "failure" not in one]
     failed = [f"{choice.row} ({choice.words}) has no solution here: {one['failure']}."
               for choice, one in found if "failure" in one]  # fmt: skip
+    left_out = _without_torch([choice.row for choice in known if choice not in choices])
     if not results:
-        return f"{dataset.label}: no row has a solution.", Section(dataset.label, failed)
+        return f"{dataset.label}: no row has a solution.", Section(dataset.label, [*failed, *left_out])
     paper = reported(dataset.protocol, dataset.name)
     grids = [_grid(origin, several, paper) for origin in ORIGINS
              if (several := [one for one in results if one.choice.origin == origin])]  # fmt: skip
@@ -98,8 +99,7 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
     comparable = {} if dataset.caveat else paper
     remarks = [
         *dataset.caveat, *failed, *_met(results, comparable), *_networks(results, comparable),
-        *_without_torch([choice.row for choice in known if choice not in choices]), *_identities(results),
-        *_sources(choices),
+        *left_out, *_identities(results), *_sources(choices),
     ]  # fmt: skip
     figures = _figures(dataset, results, comparable)
     summary = _summary(dataset, results, comparable)

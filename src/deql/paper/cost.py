@@ -111,7 +111,6 @@ def _measure(
 
     Where none can, the reason is not in the rows, and is raised.
     """
-    typed = {name: value for name, value in log.machine.items() if name not in ("progress", "folder", "arithmetic")}
     costs: list[_FitCost] = []
     failed: list[_Failed] = []
     with TemporaryDirectory(prefix="deql-") as folder:
@@ -126,7 +125,7 @@ def _measure(
 
         for choice in choices:
             model = choice.linear(**log.machine)
-            key = log.key(dataset, model) | typed | {"threads": thread_count()}
+            key = log.key(dataset, model) | log.place | {"threads": thread_count()}
             try:
                 record = log.get_or_measure("weighed", key, partial(fit, choice))
             except DeqlError as error:

@@ -31,6 +31,8 @@ __all__ = ["MeasurementLog", "Record", "describe_threads", "hyper_parameters", "
 
 Record = dict[str, Any]
 
+_NOT_OF_A_PLACE = ("progress", "folder", "arithmetic")
+
 
 @cache
 def this_machine() -> str:
@@ -99,6 +101,11 @@ class MeasurementLog:
                 raise JournalError(
                     f"line {number} of {self.journal.path} is damaged: delete that line, and it is measured again"
                 )
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What of the machine's parameters seconds depend on, for keys; not where files are."""
+        return {name: value for name, value in self.machine.items() if name not in _NOT_OF_A_PLACE}
 
     def find(self, step: str, key: Mapping[str, Any]) -> Record | None:
         """What the journal has under a key, which then is in use."""

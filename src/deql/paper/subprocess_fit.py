@@ -168,7 +168,7 @@ def _solve(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recom
 
 
 def _train(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recommender, Measurement]:
-    """A network; its seconds are those of its epochs."""
+    """A network; its seconds are those of its epochs, up to the one that is kept."""
     model = choice.model(**request["machine"])
     assert isinstance(model, NetworkModel)
     few = Interactions(csr_array(np.eye(2)[[0, 1, 0]]), np.arange(3), np.arange(2))
@@ -182,7 +182,7 @@ def _train(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recom
         (after, epoch.ndcg) for after, epoch in zip(seconds, fitted.history_, strict=True) if epoch.ndcg is not None
     ]
     facts = {"engine": "torch"} | _device_memory(device) | ({"curve": curve} if curve else {})
-    return fitted, replace(took, seconds=seconds[-1], facts=facts)
+    return fitted, replace(took, seconds=seconds[fitted.epochs_ - 1], facts=facts)
 
 
 def _device_memory(device: torch.device | None) -> dict[str, float]:

@@ -71,8 +71,9 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
         f"{held.train.n_items:,} items, evaluated on {count:,} others of these users, "
         + ("the last tenth of each line" if last else "a tenth of each user's drawn at random")
         + ", on which the hyper-parameters were chosen, too; the test part is not read. Each row is fitted once, in a "
-        "process of its own; imports and reading are not timed, nor are the looks at a network in its training. GiB "
-        "are the peak of the process, those looks and the evaluation included.",
+        "process of its own, and imports and reading are not timed. A network is looked at a dozen times, and the "
+        "best of these is kept, as early stopping does: its seconds are those of the epochs until then, looks not "
+        "counted; those of a closed form are of the whole fit. GiB are the peak of the process, with the looks.",
         "Here: " + "; ".join(dict.fromkeys(one.machine for one in measured)) + ".",
     ]
     title, unit = f"NDCG@20 by seconds of training, {dataset.label}", "NDCG@20 on what was held out"
@@ -102,7 +103,7 @@ def _measure(
     """Fit each row in a process of its own, unless the journal has it; and why some could not be."""
     log = request.log
     split = Split(held.train, test=held.validation)
-    shared = {"split": fingerprint(split), "threads": thread_count()}
+    shared = log.place | {"split": fingerprint(split), "threads": thread_count()}
     measured: list[_Trained] = []
     failed: list[DeqlError] = []
     with TemporaryDirectory(prefix="deql-") as folder:

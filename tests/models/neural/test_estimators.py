@@ -49,7 +49,13 @@ def assert_same_lists(found, expected):
 
 
 def of_users(model, X):
-    return X @ model.left_.astype(float) + model.own_
+    return X @ model.left_.astype(float) + own_of(model, DATA)
+
+
+def own_of(model, data):
+    """Users' own vectors in the order of the data."""
+    some = np.diff(data.matrix.indptr) > 0
+    return model.own_[model._known.find(data.users[some], data.matrix[some])]
 
 
 class TestKnownUsers:
@@ -140,7 +146,7 @@ class TestKnownUsers:
         expected = everything(model, DATA.matrix)
         assert found.scores[[0, 33]].tobytes() == expected.scores[[0, 33]].tobytes()
         some = np.delete(np.arange(80), [0, 33])
-        vectors = R[some] @ model.left_.astype(float) + model.own_
+        vectors = R[some] @ model.left_.astype(float) + own_of(model, data)
         np.testing.assert_allclose(table(found)[some], vectors @ model.right_.T, rtol=1e-4, atol=1e-6)
 
     def test_never_get_what_they_have_seen(self, model):
@@ -235,7 +241,7 @@ class TestExplaining:
         W = model.left_.astype(float) @ model.right_[target]
         for item, value in why:
             assert value == pytest.approx(X[user, ITEMS.index(item)] * W[ITEMS.index(item)], rel=1e-4, abs=1e-7)
-        assert why.rest == pytest.approx(float(model.own_[user] @ model.right_[target]), rel=1e-4, abs=1e-6)
+        assert why.rest == pytest.approx(float(own_of(model, DATA)[user] @ model.right_[target]), rel=1e-4, abs=1e-6)
 
     def test_has_no_rest_for_others(self, model):
         known, stranger = (model.explain(data.take_users(np.array([3])), ITEMS[5]) for data in (DATA, STRANGERS))
@@ -311,6 +317,14 @@ class TestFiles:
         with pytest.raises(ModelFileError, match=f"is damaged: .*{name}"):
             deql.load(damaged(model, tmp_path / "model.deql", **{name: None}))
 
+    def test_keep_users_in_the_order_of_their_hashes(self, model, tmp_path):
+        """The order of data may name users."""
+        hashes = model._known.hashes.tolist()
+        assert hashes == sorted(hashes)
+        hashed = small().fit(DATA, keep_data="hashed")
+        assert hashed._known.hashes.tolist() == hashed.data_.users.tolist()
+        assert own_of(hashed, DATA).tobytes() == own_of(small().fit(DATA), DATA).tobytes()
+
     def test_that_were_cut_off_are_damaged(self, model, tmp_path):
         model.save(tmp_path / "model.deql")
         whole = (tmp_path / "model.deql").read_bytes()
@@ -325,9 +339,10 @@ class TestWeights:
     def test_times_a_number_are_the_same_training(self):
         plain = small().fit(DATA)
         for factor in (0.25, 2.0**40):
-            scaled = small().fit(replace(DATA, matrix=DATA.matrix * factor))
+            data = replace(DATA, matrix=DATA.matrix * factor)
+            scaled = small().fit(data)
             assert scaled.right_.tobytes() == plain.right_.tobytes()
-            assert scaled.own_.tobytes() == plain.own_.tobytes()
+            assert own_of(scaled, data).tobytes() == own_of(plain, DATA).tobytes()
             np.testing.assert_allclose(scaled.left_ * factor, plain.left_, rtol=1e-6)
 
     def test_count_in_the_training(self):

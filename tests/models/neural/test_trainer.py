@@ -147,6 +147,7 @@ def path(tmp_path):
 def at_once(monkeypatch):
     """A checkpoint after every epoch."""
     monkeypatch.setattr(trainer, "_SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+    monkeypatch.setattr(trainer, "_SHARE_OF_CHECKPOINTS", np.inf)
 
 
 def kill(monkeypatch, model, step, data=DATA, **given):

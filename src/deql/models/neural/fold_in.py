@@ -19,6 +19,9 @@ from deql.models.neural.graph import BipartiteGraph
 
 __all__ = ["FoldIn", "fold_in"]
 
+_AT_ONCE = 2**16
+"""Users whose vectors are held in float64 at once."""
+
 
 class FoldIn(NamedTuple):
     """What ranks: (x·left + own)·rightᵀ, with own for users of the training data."""
@@ -48,13 +51,16 @@ def fold_in(graph: BipartiteGraph, vectors: torch.Tensor, passed_on: torch.Tenso
     >>> found.left.round(decimals=2).tolist(), found.own.abs().max().item() < 1e-5
     ([[2.0, 0.0], [0.0, 2.0]], True)
     """
-    users = vectors[: graph.n_users].double()
-    reached = graph.to_users(passed_on).double()
-    squares = reached.T @ reached
+    users, reached = vectors[: graph.n_users], graph.to_users(passed_on)
+    rank = vectors.shape[1]
+    squares, products = vectors.new_zeros(2, rank, rank, dtype=torch.float64)
+    for some, their in zip(reached.split(_AT_ONCE), users.split(_AT_ONCE), strict=True):
+        squares += some.double().T @ some.double()
+        products += some.double().T @ their.double()
     # The ridge is rounding's: columns of F may depend on each other, or be zero.
     squares.diagonal().add_(1e-6 * squares.diagonal().mean() + torch.finfo(torch.float32).tiny)
-    M = torch.linalg.solve(squares, reached.T @ users)
+    M = torch.linalg.solve(squares, products)
     spread = passed_on.double() @ M
     scale = torch.where(graph.item_degrees > 0, graph.item_degrees.rsqrt(), 0.0)
-    own = (users - graph.to_users(spread.float())) * graph.user_degrees.sqrt()[:, None]
-    return FoldIn((spread * scale[:, None]).float(), vectors[graph.n_users :], own.float())
+    own = (users - graph.to_users(spread.float())) * graph.user_degrees.sqrt().float()[:, None]
+    return FoldIn((spread * scale[:, None]).float(), vectors[graph.n_users :], own)

@@ -58,8 +58,9 @@ class BipartiteGraph:
         self.weights = weights.float().clamp_(min=torch.finfo(torch.float32).tiny)
         self.n_users, self.n_items = n_users, n_items
         by_items, self._by_items = torch.sort(items, stable=True)
-        self._columns = torch.cat([items + n_users, users[self._by_items]])
-        self._begins = _begins(torch.cat([users, by_items + n_users]), self.n_vertices)
+        kind = torch.int32 if 2 * len(users) <= torch.iinfo(torch.int32).max else torch.int64  # which holds all places
+        self._columns = torch.cat([items + n_users, users[self._by_items]]).to(kind)
+        self._begins = _begins(torch.cat([users, by_items + n_users]), self.n_vertices).to(kind)
         self.user_degrees, self.item_degrees = self._degrees(weights)
         self._values = self.normalised(weights)
 
@@ -107,7 +108,7 @@ class BipartiteGraph:
 
 def _begins(rows: torch.Tensor, count: int) -> torch.Tensor:
     """Where each row begins among sorted numbers of rows."""
-    return torch.searchsorted(rows, torch.arange(count, dtype=rows.dtype, device=rows.device)).to(rows.dtype)
+    return torch.searchsorted(rows, torch.arange(count, dtype=rows.dtype, device=rows.device))
 
 
 class _Propagation(torch.autograd.Function):

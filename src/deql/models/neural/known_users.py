@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from deql.data.hashed_users import SALT_BYTES, hash_histories, hash_users
+from deql.data.hashed_users import SALT_BYTES, hash_histories, hash_users, ordered_hashes
 from deql.data.interactions import UserId
 from deql.io.container import pack_text, unpack_text
 
@@ -41,8 +41,9 @@ class KnownUsers:
 
     @classmethod
     def of(cls, users: NDArray[Any], matrix: csr_array, salt: bytes) -> Self:
-        """Users by their ids, and their rows."""
-        return cls(hash_users(users, salt), hash_histories(matrix, salt), salt)
+        """Users by their ids, and their rows; kept in the order of the hashes, as the order of data may name users."""
+        hashes, order = ordered_hashes(users, salt)
+        return cls(hashes, hash_histories(matrix, salt)[order], salt)
 
     def find(self, users: Iterable[UserId], matrix: csr_array) -> NDArray[np.int64]:
         """The place of each of some users with these rows; -1 for who is not known, or has another history."""

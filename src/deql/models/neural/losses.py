@@ -69,7 +69,7 @@ def sampled_softmax(
     temperature : float
         Of the softmax: the lower, the more the hardest negatives count.
     negatives : int
-        How many of the batch's items stand against each pair, its own not counted.
+        The items of so many pairs, the batch's first, stand against each; one's own is among its own once.
 
     Examples
     --------

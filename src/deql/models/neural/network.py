@@ -19,7 +19,14 @@ class Network(ABC):
     graph : BipartiteGraph
     layers : int
         Steps of the propagation; with none, the vectors are those that are trained.
+
+    Attributes
+    ----------
+    initial_size : float
+        Standard deviation of the numbers that E begins with.
     """
+
+    initial_size = 0.1
 
     def __init__(self, graph: BipartiteGraph, layers: int) -> None:
         self.graph, self.layers = graph, layers

@@ -125,17 +125,33 @@ class NetworkModel(TrainedFactors):
         return split.train, split.test
 
     def _fit_keeping(self, data: TrainingData, learn: Callable[..., None], keep_data: KeepData) -> Self:
-        table = as_interactions(data)
-        some = np.diff(table.matrix.indptr) > 0  # users without items learn nothing
-        users, matrix = table.users[some], table.matrix[some]
+        users, matrix = _learning_users(as_interactions(data))
         known = KnownUsers.of(users, matrix, _salt_of(matrix))  # what is wrong with ids is told before the long work
         self._checkpoints: list[checkpoints.Checkpoint] = []  # those of this fit
-        super()._fit_keeping(data, learn, keep_data)
-        # If the data are kept under hashes, these are users' names here, too.
-        self._known = known if self.user_salt_ is None else KnownUsers.of(users, matrix, self.user_salt_)
-        for written in self.__dict__.pop("_checkpoints"):
-            written.remove()
+        try:
+            super()._fit_keeping(data, learn, keep_data)
+            # If the data are kept under hashes, these are users' names here, too.
+            salt = self.user_salt_
+            self._know(known if salt is None else KnownUsers.of(users, matrix, salt), users, matrix, self.own_)
+            for written in self._checkpoints:
+                written.remove()
+        finally:
+            del self._checkpoints
         return self
+
+    def _keep_data(self, data: Interactions, keep_data: KeepData) -> None:
+        super()._keep_data(data, keep_data)
+        if self.user_salt_ is not None:
+            users, matrix = _learning_users(data)
+            own = self.own_[self._known.find(users, matrix)]
+            self._know(KnownUsers.of(users, matrix, self.user_salt_), users, matrix, own)
+
+    def _know(self, known: KnownUsers, users: NDArray[Any], matrix: csr_array, own: NDArray[np.float32]) -> None:
+        """Put users' own vectors, in the order of some data, into that of the known users."""
+        ordered = np.empty_like(own)
+        ordered[known.find(users, matrix)] = own
+        self._known = known
+        self._join(ordered)
 
     def _train(
         self,
@@ -201,8 +217,8 @@ class NetworkModel(TrainedFactors):
         here = device.type == "cpu"
         vertices, batch = data.n_users + data.n_items, min(self.batch_size, data.n_interactions)
         # E, its gradient and best, both moments, and in propagation the sum, two powers and their gradients; of an edge
-        # its ends, weight and order, by users and by items.
-        needed = 4 * self.rank * (12 * vertices + 8 * batch) + 64 * data.n_interactions
+        # its ends, weight and order, by users and by items, and what a draw of negatives and of an order takes.
+        needed = 4 * self.rank * (12 * vertices + 8 * batch) + 112 * data.n_interactions
         needed += self._step_bytes(vertices, batch)
         check_fits(
             f"rank {self.rank:,} on a graph of {vertices:,} users and items with {data.n_interactions:,} interactions",
@@ -244,6 +260,12 @@ class NetworkModel(TrainedFactors):
             raise ValueError("its users and their vectors differ in number")
         refuse_infinite("users' vectors", own)
         self._join(np.array(own))
+
+
+def _learning_users(data: Interactions) -> tuple[NDArray[Any], csr_array]:
+    """Users with items, and their rows: others learn nothing."""
+    some = np.diff(data.matrix.indptr) > 0
+    return data.users[some], data.matrix[some]
 
 
 def check_layers(layers: int) -> None:

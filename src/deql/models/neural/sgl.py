@@ -27,11 +27,17 @@ class SGL(LightGCN):
     """LightGCN that also learns to know a vertex again without some edges: SGL-ED (Wu et al., 2021).
 
     Twice an epoch some edges are dropped; beside LightGCN's own loss, the vectors of the batch's users and items in one
-    of these graphs are to tell theirs in the other from those of all others in the batch (InfoNCE). It needs torch, and
-    three times LightGCN's time for a step, but fewer steps.
+    of these graphs are to tell theirs in the other from those of all others in the batch (InfoNCE). A step propagates
+    three times as often as LightGCN's and compares all pairs of the batch, but far fewer steps will do. It needs torch.
 
     Parameters
     ----------
+    epochs : int, default 20
+        How often each interaction is seen, at most.
+    batch_size : int, default 2048
+        Interactions for each step.
+    learning_rate : float, default 0.005
+        Of Adam, at first; it falls to nothing along half a cosine over the epochs.
     edge_dropout : float, default 0.1
         Share of the edges that each of the two graphs has not.
     contrast_weight : float, default 0.1
@@ -49,6 +55,9 @@ class SGL(LightGCN):
     ['rye']
     """
 
+    epochs: int = 20
+    batch_size: int = 2048
+    learning_rate: float = 0.005
     edge_dropout: float = 0.1
     contrast_weight: float = 0.1
     temperature: float = 0.2
@@ -67,4 +76,4 @@ class SGL(LightGCN):
 
     def _step_bytes(self, vertices: int, batch: int) -> int:
         # Two views of the propagation and their gradients, and what compares them.
-        return 4 * (8 * vertices * self.rank + 4 * batch**2)
+        return 4 * (8 * vertices * self.rank + 3 * batch**2)

@@ -30,24 +30,24 @@ class SSM(NetworkModel):
 
     Parameters
     ----------
-    epochs : int, default 30
+    epochs : int, default 25
         How often each interaction is seen, at most.
-    batch_size : int, default 8192
+    batch_size : int, default 2048
         Interactions for each step.
-    learning_rate : float, default 0.01
+    learning_rate : float, default 0.003
         Of Adam, at first; it falls to nothing along half a cosine over the epochs.
-    weight_decay : float, default 1e-4
+    weight_decay : float, default 1e-5
         What multiplies ½·‖e‖² of the trained vectors that a pair takes, in the loss.
     validate_every : int, default 1
         With validation data: how many epochs from one look at them to the next.
     backbone : {"lightgcn", "mf"}, default "lightgcn"
         Whether vectors are propagated.
-    layers : int, default 3
+    layers : int, default 1
         Steps of the propagation.
-    temperature : float, default 0.1
+    temperature : float, default 0.12
         Of the softmax: the lower, the more the hardest negatives count.
-    negatives : int, default 1024
-        How many items of the batch each pair's own stands against; of a smaller batch all.
+    negatives : int, default 2048
+        The items of so many pairs of the batch stand against each pair's own; of a smaller batch all.
 
     Examples
     --------
@@ -59,12 +59,15 @@ class SSM(NetworkModel):
     ['rye']
     """
 
-    epochs: int = 30
+    epochs: int = 25
+    batch_size: int = 2048
+    learning_rate: float = 0.003
+    weight_decay: float = 1e-5
     validate_every: int = 1
     backbone: str = "lightgcn"
-    layers: int = 3
-    temperature: float = 0.1
-    negatives: int = 1024
+    layers: int = 1
+    temperature: float = 0.12
+    negatives: int = 2048
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -83,4 +86,5 @@ class SSM(NetworkModel):
         return ssm_network.SSMNetwork(graph, layers, float(self.temperature), self.negatives, float(self.weight_decay))
 
     def _step_bytes(self, vertices: int, batch: int) -> int:
-        return 4 * 4 * batch * min(batch, self.negatives)
+        # The shares, which their gradient takes again, and what is multiplied with them.
+        return 4 * 2 * batch * min(batch, self.negatives)

@@ -24,6 +24,9 @@ class SSMNetwork(Network):
     weight_decay : float
     """
 
+    # Only directions are trained, and those of small vectors move further at the same rate.
+    initial_size = 0.01
+
     def __init__(
         self, graph: BipartiteGraph, layers: int, temperature: float, negatives: int, weight_decay: float
     ) -> None:

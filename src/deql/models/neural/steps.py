@@ -63,7 +63,12 @@ class Steps:
             return
         if self._recorded is None:
             self._recorded = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._recorded):
+            # What is recorded is what a stream of the current device does; other threads' calls need not be.
+            stream = torch.cuda.Stream(self._E.device)
+            with (
+                torch.cuda.device(self._E.device),
+                torch.cuda.graph(self._recorded, stream=stream, capture_error_mode="thread_local"),
+            ):
                 self._step(self._batch)
         self._recorded.replay()
 

@@ -21,10 +21,9 @@ from deql.models.training import Epoch
 
 __all__ = ["Trained", "TrainingConfig", "train"]
 
-_INITIAL_SIZE = 0.01
-"""Standard deviation of the numbers that a training begins with."""
-
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
+_SHARE_OF_CHECKPOINTS = 0.05
+"""How much of the time writing them may take, at most: where they are large, they come less often."""
 
 _ARRAYS = ("vectors", "mean_gradients", "mean_squares")
 """In a checkpoint: E and Adam's two moments."""
@@ -96,7 +95,7 @@ def train(
         If the loss is no longer a number.
     """
     graph, device = network.graph, network.graph.users.device
-    E = torch.nn.Parameter(_first_vectors(graph.n_vertices, config, device))
+    E = torch.nn.Parameter(_first_vectors(network, config).to(device))
     optimizer = make_optimizer(E)
     so_far = _Progress([], -np.inf, 0, None)
     if checkpoint is not None and (state := checkpoint.read()) is not None:
@@ -105,7 +104,7 @@ def train(
     batch = min(config.batch_size, pairs)
     count = -(-pairs // batch)
     steps = Steps(network, E, optimizer, batch)
-    written = perf_counter()
+    written, wait = perf_counter(), _SECONDS_BETWEEN_CHECKPOINTS
     for epoch in range(len(so_far.history), config.last_epoch):
         looked = bool(so_far.history) and so_far.history[-1].ndcg is not None
         if config.patience is not None and looked and epoch - so_far.kept >= config.patience:
@@ -131,25 +130,26 @@ def train(
         so_far.history.append(Epoch(mean, ndcg, seconds))
         if ndcg is not None and ndcg > so_far.best:
             so_far.best, so_far.kept, so_far.found = ndcg, epoch + 1, E.detach().clone()
-        if checkpoint is not None and perf_counter() - written > _SECONDS_BETWEEN_CHECKPOINTS:
+        if checkpoint is not None and (now := perf_counter()) - written > wait:
             checkpoint.write(_state(E, optimizer, so_far))
             written = perf_counter()
+            wait = max(_SECONDS_BETWEEN_CHECKPOINTS, (written - now) / _SHARE_OF_CHECKPOINTS)
     kept = so_far.kept if so_far.found is not None else len(so_far.history)
     factors = _factors(network, E.detach() if so_far.found is None else so_far.found)
     left, right, own = (part.cpu().numpy() for part in factors)
     return Trained(left, right, own, kept, so_far.history)
 
 
-def _first_vectors(count: int, config: TrainingConfig, device: torch.device) -> torch.Tensor:
+def _first_vectors(network: Network, config: TrainingConfig) -> torch.Tensor:
     # Drawn on the processor, so that a seed begins alike on every device.
     generator = torch.Generator().manual_seed(_seed_of(config.seed, -1))
-    return (torch.randn(count, config.rank, generator=generator) * _INITIAL_SIZE).to(device)
+    return torch.randn(network.graph.n_vertices, config.rank, generator=generator) * network.initial_size
 
 
 def _learning_rate(config: TrainingConfig, epoch: int) -> float:
     """Half a cosine, from the learning rate down to nearly nothing in the last epoch.
 
-    Large batches take large steps, and those cannot settle: at a constant rate they end several per cent worse.
+    Large batches take large steps, and those cannot settle at a constant rate.
     """
     return config.learning_rate * (1 + float(np.cos(np.pi * epoch / config.epochs))) / 2
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ else:  # torch is loaded by who trains, not by who loads a model
     sparse_rows = lazy_module("deql.models.training.sparse_rows")
     validation = lazy_module("deql.models.training.validation")
 
-__all__ = ["TrainedFactors", "TrainingRun", "training_device"]
+__all__ = ["TrainedFactors", "training_device"]
 
 _WORTH_THREADS = 2**19
 """Numbers that are trained."""
@@ -47,18 +47,6 @@ _LEAST_RATE, _LARGEST_RATE = 1e-10, 1e30
 """Steps below would be lost beside the float32 of what is trained, those above are infinite in it."""
 
 RowScale = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float32]]
-
-
-class TrainingRun(Protocol):
-    """What a training leaves, whatever was trained."""
-
-    @property
-    def epochs(self) -> int:
-        """After how many the best was had."""
-
-    @property
-    def history(self) -> list[Epoch]:
-        """All epochs that were run."""
 
 
 @dataclass(eq=False, repr=False)
@@ -171,7 +159,10 @@ class TrainedFactors(FactoredAutoencoder):
         label: str,
         epochs: int | None = None,
     ) -> Any:
-        """Train on the device, for ``epochs`` and without early stopping if they are given: a TrainingRun."""
+        """Train on the device, for ``epochs`` and without early stopping if they are given.
+
+        What it leaves has ``epochs``, after which it is as it is, and ``history``.
+        """
 
     @abstractmethod
     def _take(self, found: Any, history: list[Epoch]) -> None:
