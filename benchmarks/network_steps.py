@@ -4,8 +4,9 @@
 
 A sparse product reads for each edge, in both directions, a row of the vectors, a place and a weight, and writes all
 rows once: that many bytes over the rate of a large copy on the same device, measured in the same run, is its bound
-(rows that stay in a cache may beat it). ``step`` is the whole step: propagation, loss, gradient and optimiser. Best of
-ten each. The last line is a JSON object.
+(rows that stay in a cache may beat it). ``step`` is the whole step: propagation, loss, gradient and optimiser. The
+softmax of SSM and its gradient stand beside the same by PyTorch's logsumexp. Best of ten each. The last line is a JSON
+object.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from time import perf_counter
 import numpy as np
 import torch
 from tabulate import tabulate
+from torch.nn.functional import normalize
 
 from _hold_outs import read_lines
 from deql.models.neural.graph import BipartiteGraph, propagate
 from deql.models.neural.lightgcn_network import LightGCNNetwork
+from deql.models.neural.losses import sampled_softmax
 from deql.models.neural.network import Network
 from deql.models.neural.sgl_network import SGLNetwork
 from deql.models.neural.ssm_network import SSMNetwork
@@ -64,6 +67,21 @@ def networks(graph: BipartiteGraph) -> dict[str, Network]:
     }
 
 
+def softmax_seconds(batch: int, device: torch.device) -> tuple[float, float]:
+    """Of the sampled softmax and its gradient, and of the same by logsumexp."""
+    users, items = (torch.randn(batch, RANK, device=device, requires_grad=True) for _ in range(2))
+    weights = torch.ones(batch, device=device)
+
+    def ours() -> None:
+        torch.autograd.grad(sampled_softmax(users, items, weights, 0.1, batch), [users, items])
+
+    def plain() -> None:
+        cosines = normalize(users) @ normalize(items).T / 0.1
+        torch.autograd.grad((cosines.logsumexp(1) - cosines.diagonal()).mean(), [users, items])
+
+    return best(ours, device), best(plain, device)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("key", help="folder below DIR, with train.txt")
@@ -97,9 +115,12 @@ def main() -> None:
         products = 2 * network.layers * (3 if name == "SGL" else 1)
         rows.append([f"step, {name}", took * 1e3, products * bound * 1e3, took / (products * bound) if products else 0])
         ratios[name] = rows[-1][3]
+    ours, plain = softmax_seconds(min(given.batch, 4096), device)
+    ratios["softmax"] = plain / ours
     print(f"{given.key}: {graph.n_vertices:,} vertices, {edges:,} edges, rank {RANK}, batches of {len(pairs):,}")
     print(f"{device}, {torch.get_num_threads()} threads; a copy moves {rate / 1e9:.1f} GB/s")
     print(tabulate(rows, ["", "ms", "ms by memory", "ratio"], floatfmt=".2f"))
+    print(f"the softmax of SSM: {ours * 1e3:.1f} ms, by logsumexp {plain * 1e3:.1f} ms")
     print(json.dumps({name: round(value, 2) for name, value in ratios.items()}))
 
 

@@ -14,7 +14,7 @@ from deql.errors import ModelFileError
 from deql.io import container, model_file
 from tests.models.contract import IDS, cases, interactions
 
-DATA = interactions()
+DATA = replace(interactions(), users=np.arange(80))
 
 
 def saved(model, tmp_path):

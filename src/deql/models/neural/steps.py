@@ -24,7 +24,7 @@ def make_optimizer(E: torch.nn.Parameter) -> torch.optim.Adam:
 class Steps:
     """Takes the optimiser's step on batch after batch.
 
-    A step is some fifty kernels that take microseconds each, and asking for one takes as long: replaying a CUDA graph
+    A step is dozens of kernels that take microseconds each, and asking for one may take longer: replaying a CUDA graph
     asks once. What it reads and writes must stay where it is, so batches are copied into one place.
 
     Parameters
