@@ -14,7 +14,7 @@ from deql.priors import ItemFeatures
 from tests.models.contract import interactions
 from tests.models.test_kept_data import saved
 
-DATA = interactions()
+DATA = replace(interactions(), users=np.arange(80))
 ITEMS = np.array([f"item {column}" for column in range(DATA.n_items)], object)
 NAMED = replace(DATA, items=ITEMS, times=np.arange(DATA.n_interactions, dtype=float))
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ FRAMES = {
 
 @pytest.fixture(scope="module")
 def data():
-    return interactions()
+    return replace(interactions(), users=np.arange(80))
 
 
 @pytest.fixture(scope="module")

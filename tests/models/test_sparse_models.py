@@ -30,7 +30,7 @@ FEATURES = {f"item {i}": {"kind": "ab"[i % 2], "size": float(i)} for i in range(
 
 @pytest.fixture(scope="module")
 def data():
-    return interactions()
+    return replace(interactions(), users=np.arange(80))
 
 
 @pytest.fixture(scope="module")
