@@ -31,7 +31,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def others():
-    return interactions(users=30, seed=1)
+    return replace(interactions(users=30, seed=1), users=np.arange(30))
 
 
 @pytest.fixture(scope="module", params=cases())
