@@ -43,7 +43,7 @@ def test_what_is_typed_is_what_is_made(text, expected):
     [
         ("eaze:l2=80", r"no model 'eaze' \(did you mean ease\?\): say deql"),
         ("", "no model ''"),
-        ("lightgnn", "no model 'lightgnn': say"),
+        ("netflix", "no model 'netflix': say"),
         ("ease:l3=80", r"no parameter 'l3'.*it has l2, user_power"),
         ("deql:droput=0.5", r"did you mean dropout\?"),
         ("ease:l2=lots", "l2 must be a number, got 'lots'"),
