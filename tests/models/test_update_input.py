@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 
 import deql
 from deql.engines import Torch
@@ -50,6 +51,14 @@ def test_a_frame_is_no_list_of_ids(model):
 def test_ids_come_in_any_array(model, ids):
     model.update(forget_users=ids)
     assert model.data_.users.tolist() == ["b", "c", "d"]
+
+
+def test_rows_of_a_matrix_are_users_by_their_numbers(model):
+    rows = csr_array(np.eye(2, 4))
+    numbered = deql.EDLAE(l2=1.0, dropout=0.3, dtype="float64").fit(csr_array(np.ones((3, 4))), keep_data=True)
+    numbered.update(removed=rows)
+    assert numbered.data_.history(0) == [1, 2, 3]
+    refused(model, DataError, "text in the data and whole numbers in what is added", added=rows)
 
 
 def test_times_of_a_frame_are_found_where_the_data_have_them(data):

@@ -97,7 +97,7 @@ def test_a_row_that_cannot_be_fitted_leaves_the_others(split, weighed, monkeypat
 
     def fails(choice, *rest):
         if choice is EASE:
-            raise DeqlError("EASE (l2=3) could not be weighed: an item has no users")
+            raise DeqlError("EASE (l2=3) could not be fitted: an item has no users")
         return fit_in_subprocess(choice, *rest)
 
     monkeypatch.setattr(cost, "fit_in_subprocess", fails)
@@ -106,7 +106,7 @@ def test_a_row_that_cannot_be_fitted_leaves_the_others(split, weighed, monkeypat
     assert [names[0] for names, _ in section.grids[0].rows] == ["EASE", "DEQL(L2)"]
     row = list(cells(section, "EASE").values())
     assert row[2:] == ["2", "60", *["–"] * 5]
-    assert "EASE (l2=3) could not be weighed: an item has no users." in section.remarks
+    assert "EASE (l2=3) could not be fitted: an item has no users." in section.remarks
     assert "for them: DLAE, EDLAE" in section.remarks[-1]
     with pytest.raises(DeqlError, match="an item has no users"):
         cost.cost(make_request(make_dataset(split), EASE, monkeypatch=monkeypatch))

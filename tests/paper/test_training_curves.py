@@ -53,7 +53,7 @@ def make(monkeypatch):
             assert evaluated
             fitted[choice.row] = deql.load_split(file)
             if choice.row not in TOOK:
-                raise DeqlError(f"{choice.row} could not be weighed: odd")
+                raise DeqlError(f"{choice.row} could not be fitted: odd")
             return TOOK[choice.row]
 
         monkeypatch.setattr(training_curves, "fit_in_subprocess", fit_in_subprocess)
@@ -113,13 +113,13 @@ def test_a_row_that_fails_is_told_of(make):
     ssm = Choice("SSM (MF)", {"temperature": 0.1}, "found", "x", WORTH)
     _, section, _, _ = make(LIGHTGCN, ssm, EASE)
     assert list(rows(section)) == ["LightGCN", "EASE"]
-    assert section.remarks == ["SSM (MF) could not be weighed: odd."]
+    assert section.remarks == ["SSM (MF) could not be fitted: odd."]
 
 
 def test_nothing_to_show(make):
     lead, section, fitted, _ = make(EASE, LOW_PASS)
     assert (lead, fitted) == ("", {})
-    assert section.words == ["No hyper-parameters of a network are known for yelp2018."]
+    assert section.words == ["Of no network hyper-parameters were chosen on validation data of yelp2018."]
 
 
 def test_hold_outs_are_those_of_the_choice():

@@ -198,14 +198,13 @@ class FittedModel(Estimator, ABC):
         return columns, scores
 
     def _with_ids(self, data: InteractionsLike) -> Interactions:
-        """Interactions; the columns of a plain matrix are the model's, and its rows are no user that a model knows."""
+        """Interactions; the columns of a plain matrix are the model's, and its users the numbers of its rows."""
         if isinstance(data, Interactions):
             return data
         if is_frame(data):
             return self._from_frame(data)
         matrix = self._encode(canonical(data))
-        users = np.array([f"row {row}" for row in range(matrix.shape[0])], object)
-        return Interactions(matrix, users, self.items_, titles=self.titles_)
+        return Interactions(matrix, np.arange(matrix.shape[0]), self.items_, titles=self.titles_)
 
     def _from_frame(self, frame: Any) -> Interactions:
         """A frame's interactions, each of which counts 1: worth a warning if the model and the frame have weights."""

@@ -84,7 +84,8 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
               for choice, one in found if "failure" in one]  # fmt: skip
     left_out = _without_torch([choice.row for choice in known if choice not in choices])
     if not results:
-        return f"{dataset.label}: no row has a solution.", Section(dataset.label, [*failed, *left_out])
+        told = f"{dataset.label}: no row has a solution." if failed else ""
+        return told, Section(dataset.label, [*failed, *left_out])
     paper = reported(dataset.protocol, dataset.name)
     grids = [_grid(origin, several, paper) for origin in ORIGINS
              if (several := [one for one in results if one.choice.origin == origin])]  # fmt: skip

@@ -45,7 +45,7 @@ else:
 __all__ = ["fit_in_subprocess"]
 
 _LOOKS = 12
-"""How often a network is looked at in its training."""
+"""How often a network is looked at in its training, at most."""
 
 # -P: files in the folder where the command was typed are not taken for modules.
 _COMMAND = (sys.executable, "-P", "-m", "deql.paper.subprocess_fit")
@@ -55,7 +55,7 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     """Fit a row's model on the training part of a split file, in a fresh process, and measure that.
 
     Imports, reading the file and loading the kernels come before the measurement, and evaluation after it. But a
-    network that is evaluated is looked at a dozen times in its training, which its seconds leave out.
+    network that is evaluated is looked at a dozen times in its training, at most, which its seconds leave out.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     advice = "lower its rank or batch_size" if choice.row in NETWORKS else "say --engine disk"
     told = _result(child.returncode, said, advice)
     if "error" in told:
-        raise DeqlError(f"{choice.row} ({choice.words}) could not be weighed: {told['error']}")
+        raise DeqlError(f"{choice.row} ({choice.words}) could not be fitted: {told['error']}")
     for note in told.pop("notes"):
         warnings.warn(note, stacklevel=2)
     return Measurement(**told)
@@ -175,7 +175,7 @@ def _train(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recom
     type(model)(**model.get_params() | {"epochs": 1, "progress": False}).fit(few)  # loads torch
     device = _watched(training_device(choice.row, model.device))
     looked_at = split.test if request["evaluated"] else None
-    model.set_params(validate_every=max(1, model.epochs // _LOOKS))
+    model.set_params(validate_every=-(-model.epochs // _LOOKS))
     fitted, took = measure(lambda: model.fit(split.train, validation=looked_at))
     seconds = np.cumsum([epoch.seconds for epoch in fitted.history_]).tolist()
     curve = [

@@ -59,7 +59,7 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
     choices = _choices(request.choices(dataset))
     networks = [choice.row for choice in choices if choice.row in NETWORKS]
     if not networks:
-        words = f"No hyper-parameters of a network are known for {dataset.key}."
+        words = f"Of no network hyper-parameters were chosen on validation data of {dataset.key}."
         return "", Section(request.heading(dataset), [words])
     last = choices[0].origin == "ends"
     held = hold_out_validation(dataset.first, seed=0, validation="last" if last else "auto")
@@ -70,10 +70,10 @@ def _of_dataset(request: TableRequest, dataset: PaperDataset) -> tuple[str, Sect
         f"Trained on {held.train.n_interactions:,} interactions of {held.train.n_users:,} users and "
         f"{held.train.n_items:,} items, evaluated on {count:,} others of these users, "
         + ("the last tenth of each line" if last else "a tenth of each user's drawn at random")
-        + ", on which the hyper-parameters were chosen, too; the test part is not read. Each row is fitted once, in a "
-        "process of its own, and imports and reading are not timed. A network is looked at a dozen times, and the "
-        "best of these is kept, as early stopping does: its seconds are those of the epochs until then, looks not "
-        "counted; those of a closed form are of the whole fit. GiB are the peak of the process, with the looks.",
+        + ", on which the hyper-parameters of networks were chosen, too; the test part is not read. Each row is fitted "
+        "once, in a process of its own, and imports and reading are not timed. A network is looked at a dozen times at "
+        "most, and the best of these is kept, as early stopping does: its seconds are those of the epochs until then, "
+        "looks not counted; those of a closed form are of the whole fit. GiB are the peak of the process, with looks.",
         "Here: " + "; ".join(dict.fromkeys(one.machine for one in measured)) + ".",
     ]
     title, unit = f"NDCG@20 by seconds of training, {dataset.label}", "NDCG@20 on what was held out"

@@ -243,7 +243,7 @@ def test_too_little_memory_is_said_in_a_sentence(planted, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
     with pytest.raises(RuntimeError, match="another"), watched(CPU):
         raise RuntimeError("another")
-    monkeypatch.setattr("deql.models.elsa.elsa.free_memory", lambda: 1000)
+    monkeypatch.setattr("deql.models.training.estimator.free_memory", lambda: 1000)
     with pytest.raises(TooLargeError, match=r"rank 4 of 30 items needs about 0\.0 GiB.*: choose a lower rank"):
         small().fit(planted)
 

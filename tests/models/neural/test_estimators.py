@@ -429,7 +429,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_of_a_graph_that_does_not_fit(self, kind, monkeypatch):
-        monkeypatch.setattr("deql.models.neural.network_model.free_memory", lambda: 1000)
+        monkeypatch.setattr("deql.models.training.estimator.free_memory", lambda: 1000)
         words = (
             rf"^rank 4 on a graph of 92 users and items with {DATA.n_interactions} interactions needs about 0\.0 GiB, "
             r"and 0\.0 GiB are free: choose a lower rank or batch_size$"
@@ -448,7 +448,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_of_a_loss_that_is_no_longer_a_number(self, kind):
-        words = r"^the loss is no longer a number in epoch \d: lower learning_rate from 1e\+30, or what weighs parts"
+        words = r"^the loss is no longer a number in epoch \d: lower learning_rate from 1e\+30, or weight_decay$"
         with pytest.raises(DataError, match=words):
             small(kind, learning_rate=1e30).fit(DATA)
 

@@ -65,7 +65,7 @@ def test_propagation_and_its_gradient_are_those_of_the_definition(R, layers, dro
 def test_powers_are_summed_and_what_is_given_stays(R, most, seed):
     graph, E = graph_of(R), vectors(sum(R.shape), seed=seed)
     before = E.clone()
-    close(graph.powers(E, most), summed_powers(adjacency(R), E, most))
+    close(graph.sum_of_powers(E, most), summed_powers(adjacency(R), E, most))
     assert torch.equal(E, before)
 
 

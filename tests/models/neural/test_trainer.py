@@ -233,6 +233,23 @@ class TestResuming:
         assert facts_of(small(checkpoint=path, **plain).fit(DATA)) == facts_of(small(**plain).fit(DATA))
 
 
+def test_the_number_of_epochs_is_not_chosen_again(monkeypatch, path):
+    """Chosen again it could be another one, on CUDA, and the checkpoint that of another training."""
+    whole, train = small(patience=4).fit(DATA), trainer.train
+    with monkeypatch.context() as patched:
+        calls = iter([train])
+        patched.setattr(trainer, "train", lambda *given: next(calls, lambda *given: raise_killed())(*given))
+        with pytest.raises(Killed):
+            small(patience=4, checkpoint=path).fit(DATA)
+    steps = count_steps(monkeypatch, small(epochs=whole.epochs_))
+    assert count_steps(monkeypatch, small(patience=4, checkpoint=path)) == steps
+    assert facts_of(small(patience=4, checkpoint=path).fit(DATA)) == facts_of(whole)
+
+
+def raise_killed():
+    raise Killed
+
+
 def test_checkpoints_are_not_written_all_the_time(monkeypatch, path):
     kill(monkeypatch, small(checkpoint=path), 20)
     assert not path.exists()
@@ -478,5 +495,5 @@ def test_a_loss_that_is_no_number_ends_the_training():
         def loss(self, E, pairs):
             return super().loss(E, pairs) * np.nan
 
-    with pytest.raises(DataError, match=r"no longer a number in epoch 1: lower learning_rate from 0\.05, or what"):
+    with pytest.raises(DataError, match=r"no longer a number in epoch 1: lower learning_rate from 0\.05, or weight_decay$"):
         trainer.train(Broken(graph_of(TASTES), 0), CONFIG)

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 from deql._system.checks import chosen_rank
 from deql._system.lazy import lazy_module
-from deql._system.machine import check_fits, free_memory
-from deql._system.progress import Stage
 from deql.data import Interactions
-from deql.errors import DeviceError, TooLargeError
 from deql.models.stored import row_products
 from deql.models.training import Epoch
-from deql.models.training.estimator import TrainedFactors
+from deql.models.training.estimator import Begin, TrainedFactors, check_memory
 from deql.split import HeldOut, hold_out_users
 
 if TYPE_CHECKING:
@@ -83,9 +80,9 @@ class ELSA(TrainedFactors):
         data: Interactions,
         validation: HeldOut | None,
         device: torch.device,
-        stage: Stage,
-        label: str,
+        begin: Begin,
         epochs: int | None = None,
+        choosing: bool = False,
     ) -> training.Trained:
         # Early stopping may leave fewer items than the rank.
         rank = chosen_rank(None if self.rank is None else min(self.rank, data.n_items), data.n_items)
@@ -94,7 +91,10 @@ class ELSA(TrainedFactors):
         )
         if epochs is not None:
             config = replace(config, epochs=epochs, patience=None)
-        _check_memory(data, config, device)
+        batch = min(config.batch_size, data.n_users)
+        # A, V, both moments of Adam, the gradient and what it is made of; batches × rank; the histories in their order.
+        needed = 4 * config.rank * (7 * data.n_items + 4 * batch) + 24 * data.n_interactions
+        check_memory(f"rank {config.rank:,} of {data.n_items:,} items", needed, device, "choose a lower rank")
         what = f"{data.n_items:,} items at rank {config.rank:,}"
         with torch_packed.memory_watched(what, device, "lower rank or batch_size"):
             scaled = training.scale_rows(data.matrix.indptr, data.matrix.data)
@@ -102,24 +102,11 @@ class ELSA(TrainedFactors):
                 data.matrix.indptr, data.matrix.indices, scaled, data.n_items, device
             )
             if validation is None:
-                return training.train(histories, config, None, stage(label))
+                return training.train(histories, config, None, begin())
             ndcg = self._validator(data, validation, device, training.scale_rows)
-            return training.train(histories, config, lambda A: ndcg(A, A), stage(label))
+            return training.train(histories, config, lambda A: ndcg(A, A), begin())
 
     def _take(self, found: training.Trained, history: list[Epoch]) -> None:
         self.epochs_, self.history_ = found.epochs, history
         # Minus the rows' squared lengths as they are in float32: then the diagonal is zero, not nearly so.
         self._keep(found.factors, found.factors, -row_products(found.factors, found.factors))
-
-
-def _check_memory(data: Interactions, config: training.TrainingConfig, device: torch.device) -> None:
-    """Refuse what cannot fit; what is short of it by little is told when it runs out (memory_watched)."""
-    here = device.type == "cpu"
-    n, batch = data.n_items, min(config.batch_size, data.n_users)
-    # A, V, both moments of Adam, the gradient and what it is made of; batches × rank; the histories in their order.
-    needed = 4 * config.rank * (7 * n + 4 * batch) + 24 * data.n_interactions
-    free = free_memory() if here else torch_packed.free_bytes(device)
-    check_fits(
-        f"rank {config.rank:,} of {n:,} items", needed, free, "choose a lower rank",
-        where="" if here else f" on {device}", error=TooLargeError if here else DeviceError,
-    )  # fmt: skip

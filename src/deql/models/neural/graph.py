@@ -108,7 +108,7 @@ class BipartiteGraph:
         """R̂·vectors, of items."""
         return self.spread(torch.cat([vectors.new_zeros(self.n_users, vectors.shape[1]), vectors]))[: self.n_users]
 
-    def powers(self, vectors: torch.Tensor, most: int, values: torch.Tensor | None = None) -> torch.Tensor:
+    def sum_of_powers(self, vectors: torch.Tensor, most: int, values: torch.Tensor | None = None) -> torch.Tensor:
         """The sum of Â^k·vectors for k = 0 … most, by Horner's rule."""
         total = vectors
         for _ in range(most):
@@ -135,11 +135,11 @@ class _Propagation(torch.autograd.Function):
         ctx: Any, vectors: torch.Tensor, graph: BipartiteGraph, layers: int, values: torch.Tensor | None
     ) -> torch.Tensor:
         ctx.graph, ctx.layers, ctx.values = graph, layers, values
-        return graph.powers(vectors, layers, values).div_(layers + 1)
+        return graph.sum_of_powers(vectors, layers, values).div_(layers + 1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        return ctx.graph.powers(gradients[0], ctx.layers, ctx.values).div_(ctx.layers + 1), None, None, None
+        return ctx.graph.sum_of_powers(gradients[0], ctx.layers, ctx.values).div_(ctx.layers + 1), None, None, None
 
 
 def propagate(

@@ -10,11 +10,11 @@ from torch.nn.functional import normalize, softplus
 __all__ = ["bpr", "info_nce", "sampled_softmax", "squared_lengths"]
 
 
-class _Shares(torch.autograd.Function):
-    """Σ_j w_j·exp((aᵀb_j − 1)/temperature) for each row a: unit vectors' products are at most 1: nothing overflows.
+class _SumsOfExponentials(torch.autograd.Function):
+    """Σ_j w_j·exp((aᵀb_j − 1)/temperature) for each row a; products of unit rows are at most 1, so nothing overflows.
 
-    A logarithm of a sum of exponentials would take half a dozen matrices of batch × negatives, which are most of what
-    a step costs. This takes one, and its gradient takes that again.
+    The logarithm of such a sum by PyTorch takes half a dozen matrices of batch × negatives, which are most of what a
+    step costs. This takes one, and its gradient takes that again.
     """
 
     @staticmethod
@@ -22,16 +22,16 @@ class _Shares(torch.autograd.Function):
         ctx: Any, one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor, temperature: float
     ) -> torch.Tensor:
         least = one.new_full((1, 1), -1 / temperature)
-        shares = torch.addmm(least, one, other.T, alpha=1 / temperature).exp_()
-        ctx.save_for_backward(one, other, weights, shares)
+        powers = torch.addmm(least, one, other.T, alpha=1 / temperature).exp_()
+        ctx.save_for_backward(one, other, weights, powers)
         ctx.temperature = temperature
-        return shares @ weights
+        return powers @ weights
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:
-        one, other, weights, shares = ctx.saved_tensors
+        one, other, weights, powers = ctx.saved_tensors
         slopes, weights = (gradients[0] / ctx.temperature)[:, None], weights[:, None]
-        return slopes * (shares @ (weights * other)), weights * (shares.T @ (slopes * one)), None, None
+        return slopes * (powers @ (weights * other)), weights * (powers.T @ (slopes * one)), None, None
 
 
 def bpr(positive: torch.Tensor, negative: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -81,10 +81,10 @@ def sampled_softmax(
     own = ((users * items).sum(1) - 1) / temperature
     negatives = min(negatives, len(items))
     others = items[:negatives]
-    shares = _Shares.apply(users, others, others.new_ones(len(others)), temperature)
+    sums = _SumsOfExponentials.apply(users, others, others.new_ones(len(others)), temperature)
     # The first pairs' own items are among those.
-    shares = shares + own.exp() * (torch.arange(len(users), device=users.device) >= negatives)
-    loss: torch.Tensor = (weights * (shares.log() - own)).sum() / weights.sum()
+    sums = sums + own.exp() * (torch.arange(len(users), device=users.device) >= negatives)
+    loss: torch.Tensor = (weights * (sums.log() - own)).sum() / weights.sum()
     return loss
 
 
@@ -105,7 +105,7 @@ def info_nce(one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor, temp
     0.3133
     """
     one, other = normalize(one), normalize(other)
-    against = _Shares.apply(one, other, weights, temperature).log()
+    against = _SumsOfExponentials.apply(one, other, weights, temperature).log()
     agreed = ((one * other).sum(1) - 1) / temperature
     loss: torch.Tensor = (weights * (against - agreed)).sum() / weights.sum()
     return loss

@@ -22,11 +22,11 @@ class Network(ABC):
 
     Attributes
     ----------
-    initial_size : float
+    initial_deviation : float
         Standard deviation of the numbers that E begins with.
     """
 
-    initial_size = 0.1
+    initial_deviation = 0.1
 
     def __init__(self, graph: BipartiteGraph, layers: int) -> None:
         self.graph, self.layers = graph, layers
@@ -45,7 +45,7 @@ class Network(ABC):
 
     def passed_on(self, E: torch.Tensor) -> torch.Tensor:
         """What items hand on to the users that have them, over all steps: Σ_k<L Â^k·E of items."""
-        return self.graph.powers(E, max(0, self.layers - 1))[self.graph.n_users :]
+        return self.graph.sum_of_powers(E, max(0, self.layers - 1))[self.graph.n_users :]
 
 
 def rows_of(vectors: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

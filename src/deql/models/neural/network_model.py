@@ -16,20 +16,18 @@ from scipy.sparse import csr_array, hstack
 
 from deql._system.checks import check_range, check_whole
 from deql._system.lazy import lazy_module
-from deql._system.machine import check_fits, free_memory
-from deql._system.progress import Stage
 from deql._system.tables import counted
 from deql.data import Interactions, as_interactions
 from deql.data.hashed_users import SALT_BYTES
 from deql.data.interactions import UserId
 from deql.data.partitions import TrainingData
-from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
+from deql.errors import DataError, ParameterError
 from deql.io.container import digest
 from deql.io.model_file import refuse_infinite
 from deql.models.kept_data import KeepData
 from deql.models.neural.known_users import KnownUsers
 from deql.models.training import Epoch
-from deql.models.training.estimator import TrainedFactors
+from deql.models.training.estimator import Begin, TrainedFactors, check_memory
 from deql.split import HeldOut, split_weak
 
 if TYPE_CHECKING:
@@ -40,10 +38,12 @@ if TYPE_CHECKING:
     from deql.models.neural import trainer
     from deql.models.neural.graph import BipartiteGraph
     from deql.models.neural.network import Network
+    from deql.models.training import validation as looks
 else:  # torch is loaded by who trains, not by who loads a model
     torch_packed = lazy_module("deql.linalg.engines.torch_packed")
     checkpoints = lazy_module("deql.models.neural.checkpoint")
     trainer = lazy_module("deql.models.neural.trainer")
+    looks = lazy_module("deql.models.training.validation")
 
 __all__ = ["NetworkModel", "check_layers", "check_temperature"]
 
@@ -80,8 +80,8 @@ class NetworkModel(TrainedFactors):
     validate_every : int
         With validation data: how many epochs from one look at them to the next.
     checkpoint : path, optional
-        A file that is written twice a minute. A training that was killed resumes from it, bit for bit where the device
-        computes alike; it is removed at the end.
+        A file that is written after an epoch, at most twice a minute. A training that was killed resumes from it, bit
+        for bit where the device computes alike; it is removed at the end.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class NetworkModel(TrainedFactors):
     learning_rate: float = 0.01
     weight_decay: float = 1e-4
     validate_every: int = field(default=5, kw_only=True)
-    checkpoint: str | None = field(default=None, kw_only=True)
+    checkpoint: str | os.PathLike[str] | None = field(default=None, kw_only=True)
 
     _is_linear = False
 
@@ -158,9 +158,9 @@ class NetworkModel(TrainedFactors):
         data: Interactions,
         validation: HeldOut | None,
         device: torch.device,
-        stage: Stage,
-        label: str,
+        begin: Begin,
         epochs: int | None = None,
+        choosing: bool = False,
     ) -> trainer.Trained:
         matrix = data.matrix
         if nothing := int(np.count_nonzero(~(matrix.data > 0))):
@@ -177,11 +177,12 @@ class NetworkModel(TrainedFactors):
         )  # fmt: skip
         if epochs is not None:
             config = replace(config, last_epoch=epochs, patience=None)
-        self._check_memory(data, device)
+        self._check_memory(data, device, validation)
         resumed = None
         if self.checkpoint is not None:
-            # The training before, which chooses the number of epochs, has a file of its own.
-            path = Path(self.checkpoint if label == "Train" else f"{self.checkpoint}.choosing")
+            # The training that chooses the number of epochs has a file of its own, which stays until the other is done:
+            # chosen again, the number could be another one, as sums may be made in another order.
+            path = Path(f"{self.checkpoint}.choosing" if choosing else self.checkpoint)
             resumed = checkpoints.Checkpoint(path, self._training(data, validation, config))
             self._checkpoints.append(resumed)
         what = f"{data.n_users:,} users and {data.n_items:,} items at rank {self.rank:,}"
@@ -194,7 +195,7 @@ class NetworkModel(TrainedFactors):
             if validation is not None:
                 ndcg = self._validator(data, validation, device, _divided_by(float(largest)), personal=True)
                 validate = lambda found: ndcg(*found)  # noqa: E731
-            found = trainer.train(self._network(graph), config, validate, resumed, stage(label))
+            found = trainer.train(self._network(graph), config, validate, resumed, begin())
         some = np.diff(matrix.indptr) > 0
         return found._replace(left=found.left / np.float32(largest), own=found.own[some])
 
@@ -212,19 +213,20 @@ class NetworkModel(TrainedFactors):
             | {"last_epoch": config.last_epoch, "patience": config.patience}
         )
 
-    def _check_memory(self, data: Interactions, device: torch.device) -> None:
-        """Refuse what cannot fit; what is short of it by little is told when it runs out (memory_watched)."""
-        here = device.type == "cpu"
+    def _check_memory(self, data: Interactions, device: torch.device, validation: HeldOut | None) -> None:
         vertices, batch = data.n_users + data.n_items, min(self.batch_size, data.n_interactions)
-        # E, its gradient and best, both moments, and in propagation the sum, two powers and their gradients; of an edge
+        # E, its gradient and best, and both moments; in propagation the sum, two powers and their gradients; of an edge
         # its ends, weight and order, by users and by items, and what a draw of negatives and of an order takes.
-        needed = 4 * self.rank * (12 * vertices + 8 * batch) + 112 * data.n_interactions
-        needed += self._step_bytes(vertices, batch)
-        check_fits(
-            f"rank {self.rank:,} on a graph of {vertices:,} users and items with {data.n_interactions:,} interactions",
-            needed, free_memory() if here else torch_packed.free_bytes(device), "choose a lower rank or batch_size",
-            where="" if here else f" on {device}", error=TooLargeError if here else DeviceError,
-        )  # fmt: skip
+        kept, made = 4 * self.rank * 5 * vertices, 4 * self.rank * (7 * vertices + 8 * batch)
+        made += self._step_bytes(vertices, batch)
+        if device.type == "cuda":
+            made *= 2  # a recorded step has memory of its own, beside that of an epoch's last batch
+        needed = kept + made + 112 * data.n_interactions
+        if validation is not None:
+            needed += looks.validation_bytes(validation.seen.n_users, data.n_items)
+        what = f"rank {self.rank:,} on a graph of {vertices:,} users and items"
+        what += f" with {data.n_interactions:,} interactions"
+        check_memory(what, needed, device, "choose a lower rank or batch_size")
 
     def _take(self, found: trainer.Trained, history: list[Epoch]) -> None:
         self.epochs_, self.history_ = found.epochs, history

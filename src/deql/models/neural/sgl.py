@@ -26,9 +26,10 @@ __all__ = ["SGL"]
 class SGL(LightGCN):
     """LightGCN that also learns to know a vertex again without some edges: SGL-ED (Wu et al., 2021).
 
-    Twice an epoch some edges are dropped; beside LightGCN's own loss, the vectors of the batch's users and items in one
-    of these graphs are to tell theirs in the other from those of all others in the batch (InfoNCE). A step propagates
-    three times as often as LightGCN's and compares all pairs of the batch, but far fewer steps will do. It needs torch.
+    For each epoch two graphs are drawn, each without some edges; beside LightGCN's own loss, the vectors of the batch's
+    users and items in one of these graphs are to tell theirs in the other from those of all others in the batch
+    (InfoNCE). A step propagates three times as often as LightGCN's and compares all pairs of the batch, but far fewer
+    steps will do. It needs torch.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class SGL(LightGCN):
     learning_rate : float, default 0.005
         Of Adam, at first; it falls to nothing along half a cosine over the epochs.
     edge_dropout : float, default 0.1
-        Share of the edges that each of the two graphs has not.
+        Share of the edges that each of the two graphs is without.
     contrast_weight : float, default 0.1
         What multiplies that part of the loss.
     temperature : float, default 0.2

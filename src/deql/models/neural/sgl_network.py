@@ -21,7 +21,7 @@ class SGLNetwork(LightGCNNetwork):
     layers : int
     weight_decay : float
     edge_dropout : float
-        Share of the edges that a view has not; views are drawn once an epoch.
+        Share of the edges that a view is without; views are drawn once an epoch.
     contrast_weight : float
         What multiplies the contrast of the views in the loss.
     temperature : float

@@ -86,5 +86,5 @@ class SSM(NetworkModel):
         return ssm_network.SSMNetwork(graph, layers, float(self.temperature), self.negatives, float(self.weight_decay))
 
     def _step_bytes(self, vertices: int, batch: int) -> int:
-        # The shares, which their gradient takes again, and what is multiplied with them.
+        # The exponentials, which their gradient takes again, and what is multiplied with them.
         return 4 * 2 * batch * min(batch, self.negatives)

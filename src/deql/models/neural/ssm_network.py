@@ -25,7 +25,7 @@ class SSMNetwork(Network):
     """
 
     # Only directions are trained, and those of small vectors move further at the same rate.
-    initial_size = 0.01
+    initial_deviation = 0.01
 
     def __init__(
         self, graph: BipartiteGraph, layers: int, temperature: float, negatives: int, weight_decay: float

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+from threading import Lock
+
 import torch
 
 from deql.models.neural.network import Network
@@ -10,6 +13,15 @@ __all__ = ["Steps", "make_optimizer"]
 
 _BEFORE_RECORDING = 3
 """Steps in which libraries make themselves ready, and the optimiser its state."""
+
+_RECORDING = Lock()
+"""CUDA records one graph at a time."""
+
+
+@cache
+def _recording_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all recordings: libraries keep working memory for each stream that they have seen."""
+    return torch.cuda.Stream(device)
 
 
 def make_optimizer(E: torch.nn.Parameter) -> torch.optim.Adam:
@@ -64,8 +76,9 @@ class Steps:
         if self._recorded is None:
             self._recorded = torch.cuda.CUDAGraph()
             # What is recorded is what a stream of the current device does; other threads' calls need not be.
-            stream = torch.cuda.Stream(self._E.device)
+            stream = _recording_stream(self._E.device)
             with (
+                _RECORDING,
                 torch.cuda.device(self._E.device),
                 torch.cuda.graph(self._recorded, stream=stream, capture_error_mode="thread_local"),
             ):

@@ -123,7 +123,7 @@ def train(
         if not (np.isfinite(mean) and bool(E.isfinite().all())):
             raise DataError(
                 f"the loss is no longer a number in epoch {epoch + 1}: "
-                f"lower learning_rate from {config.learning_rate:g}, or what weighs parts of the loss"
+                f"lower learning_rate from {config.learning_rate:g}, or weight_decay"
             )
         asked = validate is not None and ((epoch + 1) % config.validate_every == 0 or epoch + 1 == config.last_epoch)
         ndcg = validate(_factors(network, E.detach())) if asked and validate is not None else None
@@ -134,6 +134,8 @@ def train(
             checkpoint.write(_state(E, optimizer, so_far))
             written = perf_counter()
             wait = max(_SECONDS_BETWEEN_CHECKPOINTS, (written - now) / _SHARE_OF_CHECKPOINTS)
+    if checkpoint is not None:  # what comes after may fail, or be another training of as many epochs as this one found
+        checkpoint.write(_state(E, optimizer, so_far))
     kept = so_far.kept if so_far.found is not None else len(so_far.history)
     factors = _factors(network, E.detach() if so_far.found is None else so_far.found)
     left, right, own = (part.cpu().numpy() for part in factors)
@@ -143,7 +145,7 @@ def train(
 def _first_vectors(network: Network, config: TrainingConfig) -> torch.Tensor:
     # Drawn on the processor, so that a seed begins alike on every device.
     generator = torch.Generator().manual_seed(_seed_of(config.seed, -1))
-    return torch.randn(network.graph.n_vertices, config.rank, generator=generator) * network.initial_size
+    return torch.randn(network.graph.n_vertices, config.rank, generator=generator) * network.initial_deviation
 
 
 def _learning_rate(config: TrainingConfig, epoch: int) -> float:

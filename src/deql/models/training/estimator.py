@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 
 from deql._system.checks import check_range, check_whole
 from deql._system.lazy import lazy_module
-from deql._system.progress import Stage, stages
+from deql._system.machine import check_fits, free_memory
+from deql._system.progress import ProgressCallback, stages
 from deql._system.threads import thread_count
 from deql.data import Interactions, as_interactions
 from deql.data.hashed_users import hash_histories
 from deql.data.interactions import InteractionsLike
-from deql.errors import DataError, DeviceError, ParameterError
+from deql.errors import DataError, DeviceError, ParameterError, TooLargeError
 from deql.io.model_file import fact
 from deql.models.kept_data import KeepData
 from deql.models.stored import FactoredAutoencoder
@@ -38,7 +39,10 @@ else:  # torch is loaded by who trains, not by who loads a model
     sparse_rows = lazy_module("deql.models.training.sparse_rows")
     validation = lazy_module("deql.models.training.validation")
 
-__all__ = ["TrainedFactors", "training_device"]
+__all__ = ["Begin", "TrainedFactors", "check_memory", "training_device"]
+
+Begin = Callable[[], ProgressCallback | None]
+"""Shows that a training begins, and gives what is told how far it is."""
 
 _WORTH_THREADS = 2**19
 """Numbers that are trained."""
@@ -135,10 +139,10 @@ class TrainedFactors(FactoredAutoencoder):
                 except DataError as error:
                     said = "patience needs validation data, and fit was given none to use: "
                     raise DataError(said, *error.args) from None
-                chosen = self._train(kept, held_out, device, stage, "Choose epochs")
-                self._take(self._train(data, None, device, stage, "Train", chosen.epochs), chosen.history)
+                chosen = self._train(kept, held_out, device, partial(stage, "Choose epochs"), choosing=True)
+                self._take(self._train(data, None, device, partial(stage, "Train"), chosen.epochs), chosen.history)
             else:
-                found = self._train(data, validation, device, stage, "Train")
+                found = self._train(data, validation, device, partial(stage, "Train"))
                 self._take(found, found.history)
 
     @abstractmethod
@@ -155,12 +159,13 @@ class TrainedFactors(FactoredAutoencoder):
         data: Interactions,
         validation: HeldOut | None,
         device: torch.device,
-        stage: Stage,
-        label: str,
+        begin: Begin,
         epochs: int | None = None,
+        choosing: bool = False,
     ) -> Any:
         """Train on the device, for ``epochs`` and without early stopping if they are given.
 
+        ``choosing`` says that the training after this one is for so many epochs as this one finds best.
         What it leaves has ``epochs``, after which it is as it is, and ``history``.
         """
 
@@ -210,6 +215,14 @@ class TrainedFactors(FactoredAutoencoder):
             rows[~same | (np.diff(seen.indptr) == 0)] = -1  # as _personal has it
         seen_rows, true_rows = (_on_device(part, device, scale_rows) for part in (seen, truth))
         return validation.ValidationNDCG(seen_rows, true_rows, sizes[evaluated], scale, popularity, rows)
+
+
+def check_memory(what: str, needed: float, device: torch.device, advice: str) -> None:
+    """Refuse what cannot fit; what is short of it by little is told when it runs out (``memory_watched``)."""
+    here = device.type == "cpu"
+    free = free_memory() if here else torch_packed.free_bytes(device)
+    where, error = ("", TooLargeError) if here else (f" on {device}", DeviceError)
+    check_fits(what, needed, free, advice, where=where, error=error)
 
 
 def training_device(model: str, name: str | None) -> torch.device:

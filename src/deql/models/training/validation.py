@@ -11,11 +11,22 @@ from numpy.typing import NDArray
 from deql.metrics import ndcg
 from deql.models.training.sparse_rows import SparseRows
 
-__all__ = ["ValidationNDCG"]
+__all__ = ["ValidationNDCG", "validation_bytes"]
 
 _K = 20
 _SCORES_AT_ONCE = 2**26
 """Scores that are held at once while users are validated on: 256 MiB."""
+
+
+def validation_bytes(users: int, items: int) -> int:
+    """Memory of a look, for scores and of each whether it was held out.
+
+    Examples
+    --------
+    >>> validation_bytes(10, 30)
+    1500
+    """
+    return 5 * min(users * items, max(_SCORES_AT_ONCE, items))
 
 
 class ValidationNDCG:
