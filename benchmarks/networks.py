@@ -3,15 +3,17 @@
     python benchmarks/networks.py gowalla --data DIR --on line-ends --row "SSM (GNN)" --trials 12
 
 A walk goes from setting to setting: one step along one axis at a time, on in the same direction as long as that is
-better, until no step is or the trials are used up. Hold-outs are those of frontier.py. Every trial is a line of
-``--journal`` as soon as it is there, and the same command goes on after the last one. Settings of one's own come first
-with ``--try``. NumPy, SciPy and torch are enough.
+better, until no step is or the trials are used up. Settings of one's own come first, each with a ``--try`` that names
+what differs from the usual first one, and the walk begins at the best of them. Hold-outs are those of frontier.py.
+Every trial is a line of ``--journal`` as soon as it is there, and the same command goes on after the last one. NumPy,
+SciPy and torch are enough.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -24,9 +26,10 @@ from _journal import Journal
 from _networks import AXES, MAKERS, STARTS, Setting, Trials, stepped
 
 
-def walk(row: str, trials: Trials, best: Setting, most: int) -> Setting:
-    """The best setting found when no step along an axis is better, or ``most`` settings were tried."""
-    tried, unchanged = 1, 0
+def walk(row: str, trials: Trials, own: Sequence[Setting], most: int) -> Setting:
+    """The best setting found when no step along an axis is better, or ``most`` settings were tried; first one's own."""
+    best = max(own, key=lambda setting: trials.worth(row, setting).ndcg)
+    tried, unchanged = len(own), 0
     for name in cycle(AXES[row]):
         before = best
         for direction in (1, -1):
@@ -50,7 +53,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--on", choices=tuple(HOLD_OUTS), default="random")
     parser.add_argument("--row", choices=tuple(MAKERS), required=True)
     parser.add_argument("--trials", type=int, default=12, help="settings that are tried at most")
-    parser.add_argument("--try", dest="own", type=json.loads, default=None, help="a setting to start from, as JSON")
+    parser.add_argument(
+        "--try", dest="own", type=json.loads, action="append", help="a setting of one's own, as JSON; may be repeated"
+    )
     parser.add_argument("--journal", type=Path, help="networks-KEY-ON.jsonl if not given")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=None)
@@ -66,10 +71,11 @@ def main() -> None:
         torch.set_num_threads(given.threads)
     parts = HOLD_OUTS[given.on](read_lines(given.data / given.key / "train.txt"))
     trials = Trials(parts, Laboratory(parts, torch.device(given.device)), Journal(given.journal))
-    start = STARTS[given.row] | (given.own or {})
-    best = walk(given.row, trials, start, given.trials)
+    own = [STARTS[given.row] | one for one in given.own or [{}]]
+    best = walk(given.row, trials, own, given.trials)
     worth = trials.worth(given.row, best)
-    print(json.dumps({"row": given.row, "setting": best, "models": len(trials.journal.results), **worth._asdict()}))
+    models = sum(one["row"] == given.row for one in trials.journal.results.values())
+    print(json.dumps({"row": given.row, "setting": best, "models": models, **worth._asdict()}))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from deql._system.tables import Cell, Grid, one_line
 
 __all__ = ["bars", "block", "facts", "folded", "heading", "paragraph", "shorten", "side_by_side", "table"]
 
-_LONGEST = 90
+_LONGEST = 160
+"""Hyper-parameters of a network fit."""
 _LEFT = ' class="name"'
 _STYLE = """
 .deql.deql{font-size:13px;line-height:1.45;max-width:62rem;overflow-wrap:anywhere}
