@@ -495,5 +495,6 @@ def test_a_loss_that_is_no_number_ends_the_training():
         def loss(self, E, pairs):
             return super().loss(E, pairs) * np.nan
 
-    with pytest.raises(DataError, match=r"no longer a number in epoch 1: lower learning_rate from 0\.05, or weight_decay$"):
+    words = r"no longer a number in epoch 1: lower learning_rate from 0\.05, or weight_decay$"
+    with pytest.raises(DataError, match=words):
         trainer.train(Broken(graph_of(TASTES), 0), CONFIG)
