@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 else:
     torch_packed = lazy_module("deql.linalg.engines.torch_packed")
 
-__all__ = ["fit_in_subprocess"]
+__all__ = ["fit_in_subprocess", "measured_on"]
 
 _LOOKS = 12
 """How often a network is looked at in its training, at most."""
@@ -69,8 +69,9 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     Returns
     -------
     Measurement
-        Its facts are the ``engine`` that ran and, on a CUDA device, ``device_mib``: the peak of its memory; with
-        ``evaluated`` also the metrics and their ``errors``, and of a network the ``curve``: NDCG@20 by seconds.
+        Its facts are the ``engine`` that ran and, on a CUDA device, its name, ``device``, and the peak of its memory,
+        ``device_mib``; with ``evaluated`` also the metrics and their ``errors``, and of a network the ``curve``: NDCG@20
+        by seconds.
 
     Raises
     ------
@@ -104,6 +105,18 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     for note in told.pop("notes"):
         warnings.warn(note, stacklevel=2)
     return Measurement(**told)
+
+
+def measured_on(record: Mapping[str, Any]) -> str:
+    """Where a fit was measured; who wrote the record down may not have loaded torch, and so knew of no device.
+
+    Examples
+    --------
+    >>> measured_on({"machine": "2 threads", "found": {"facts": {"device": "NVIDIA H200"}}})
+    '2 threads, NVIDIA H200'
+    """
+    machine, device = str(record["machine"]), record["found"]["facts"].get("device")
+    return machine if device is None or device in machine else f"{machine}, {device}"
 
 
 def _result(code: int, said: bytes, advice: str) -> dict[str, Any]:
@@ -164,7 +177,7 @@ def _solve(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recom
     device = _watched(torch_packed.open_device(engine.device)) if isinstance(engine, Torch) else None
     fitted, took = measure(lambda: model.fit(train))
     device = device if fitted.engine_ == "torch" else None
-    return fitted, replace(took, facts={"engine": fitted.engine_} | _device_memory(device))
+    return fitted, replace(took, facts={"engine": fitted.engine_} | _device_facts(device))
 
 
 def _train(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recommender, Measurement]:
@@ -181,16 +194,17 @@ def _train(choice: Choice, split: Split, request: dict[str, Any]) -> tuple[Recom
     curve = [
         (after, epoch.ndcg) for after, epoch in zip(seconds, fitted.history_, strict=True) if epoch.ndcg is not None
     ]
-    facts = {"engine": "torch"} | _device_memory(device) | ({"curve": curve} if curve else {})
+    facts = {"engine": "torch"} | _device_facts(device) | ({"curve": curve} if curve else {})
     return fitted, replace(took, seconds=seconds[fitted.epochs_ - 1], facts=facts)
 
 
-def _device_memory(device: torch.device | None) -> dict[str, float]:
+def _device_facts(device: torch.device | None) -> dict[str, Any]:
     if device is None:
         return {}
     import torch
 
-    return {"device_mib": torch.cuda.max_memory_allocated(device) / 2**20}
+    peak = torch.cuda.max_memory_allocated(device) / 2**20
+    return {"device": torch.cuda.get_device_name(device), "device_mib": peak}
 
 
 def _warm_up(model: LinearAutoencoder, engine: Engine, train: Interactions) -> None:
