@@ -70,8 +70,8 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     -------
     Measurement
         Its facts are the ``engine`` that ran and, on a CUDA device, its name, ``device``, and the peak of its memory,
-        ``device_mib``; with ``evaluated`` also the metrics and their ``errors``, and of a network the ``curve``: NDCG@20
-        by seconds.
+        ``device_mib``. With ``evaluated`` they are also the metrics and their ``errors``, and of a network the ``curve``,
+        NDCG@20 by seconds.
 
     Raises
     ------
