@@ -192,3 +192,9 @@ class TestPriors:
         keys = [json.dumps(hyper_parameters(model), sort_keys=True) for model in (deql.DEQL(5.0, 0.3), *models)]
         assert len(set(keys)) == len(keys)
         assert hyper_parameters(models[0])["prior"] == "lowpass:rank=4,power_in=0,power_out=0.6"
+
+
+def test_a_record_tells_of_the_device_of_another_process(tmp_path):
+    log = MeasurementLog(Journal(None, {}, "reproduction"))
+    told = log.append("trained", {"of": 1}, {"facts": {"device": "Some GPU"}}, 1.0)["machine"]
+    assert told == this_machine("Some GPU") != this_machine()

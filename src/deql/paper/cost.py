@@ -22,7 +22,7 @@ from deql.paper.hyperparameters import Choice
 from deql.paper.measurement_log import MeasurementLog, Record, describe_threads
 from deql.paper.paper_datasets import PaperDataset
 from deql.paper.published import LINEAR, WEIGHTED, WITH_PRIOR, reported
-from deql.paper.subprocess_fit import fit_in_subprocess, measured_on
+from deql.paper.subprocess_fit import fit_in_subprocess
 from deql.paper.table_request import TableRequest
 from deql.plotting import plots
 from deql.plotting.plots import Labels
@@ -132,7 +132,7 @@ def _measure(
                 failed.append((choice, error))
                 continue
             took = Measurement(**record["found"])
-            costs.append(_FitCost(choice, took, model.dtype, describe_threads(), measured_on(record)))
+            costs.append(_FitCost(choice, took, model.dtype, describe_threads(), record["machine"]))
     if not costs:
         raise failed[0][1]
     return costs, failed

@@ -35,14 +35,18 @@ _NOT_OF_A_PLACE = ("progress", "folder", "arithmetic")
 
 
 @cache
-def this_machine() -> str:
-    """Threads and memory, a GPU if there is one, and versions, in words."""
+def this_machine(device: str | None = None) -> str:
+    """Threads and memory, a GPU if there is one, and versions, in words.
+
+    ``device`` is the GPU of another process that did the work; otherwise it is that of this one, if it has one in use.
+    """
     names = [f"{describe_threads()} ({platform.machine()})"]
     if hasattr(os, "sysconf"):
         names.append(f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB")
     torch = sys.modules.get("torch")  # it takes a second to import, and whoever computes with it has done so
-    if torch is not None and torch.cuda.is_available():
-        names.append(torch.cuda.get_device_name())
+    if device is None and torch is not None and torch.cuda.is_available():
+        device = torch.cuda.get_device_name()
+    names += [] if device is None else [device]
     return ", ".join([*names, f"Python {platform.python_version()}", f"deql {deql.__version__}"])
 
 
@@ -122,9 +126,10 @@ class MeasurementLog:
 
     def append(self, step: str, key: Mapping[str, Any], found: Mapping[str, Any], seconds: float) -> Record:
         """Write what was measured into the journal."""
+        device = found.get("facts", {}).get("device")
         self.journal.append({
             "step": step, "key": dict(key), "found": dict(found), "seconds": round(seconds, 2),
-            "when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": this_machine(),
+            "when": datetime.now(UTC).isoformat(timespec="seconds"), "machine": this_machine(device),
         })  # fmt: skip
         self.used.append(self.journal.records[-1])
         return self.used[-1]

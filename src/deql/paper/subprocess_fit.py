@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 else:
     torch_packed = lazy_module("deql.linalg.engines.torch_packed")
 
-__all__ = ["fit_in_subprocess", "measured_on"]
+__all__ = ["fit_in_subprocess"]
 
 _LOOKS = 12
 """How often a network is looked at in its training, at most."""
@@ -70,8 +70,8 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     -------
     Measurement
         Its facts are the ``engine`` that ran and, on a CUDA device, its name, ``device``, and the peak of its memory,
-        ``device_mib``. With ``evaluated`` they are also the metrics and their ``errors``, and of a network the ``curve``,
-        NDCG@20 by seconds.
+        ``device_mib``. With ``evaluated`` they have the metrics and their ``errors``, too, and of a network the
+        ``curve``: NDCG@20 by seconds.
 
     Raises
     ------
@@ -105,18 +105,6 @@ def fit_in_subprocess(choice: Choice, split: Path, machine: Mapping[str, Any], e
     for note in told.pop("notes"):
         warnings.warn(note, stacklevel=2)
     return Measurement(**told)
-
-
-def measured_on(record: Mapping[str, Any]) -> str:
-    """Where a fit was measured; who wrote the record down may not have loaded torch, and so knew of no device.
-
-    Examples
-    --------
-    >>> measured_on({"machine": "2 threads", "found": {"facts": {"device": "NVIDIA H200"}}})
-    '2 threads, NVIDIA H200'
-    """
-    machine, device = str(record["machine"]), record["found"]["facts"].get("device")
-    return machine if device is None or device in machine else f"{machine}, {device}"
 
 
 def _result(code: int, said: bytes, advice: str) -> dict[str, Any]:

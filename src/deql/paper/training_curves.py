@@ -19,7 +19,7 @@ from deql.paper.hyperparameters import ORIGINS, Choice, Origin
 from deql.paper.measurement_log import Record
 from deql.paper.paper_datasets import PaperDataset, fingerprint
 from deql.paper.published import METRICS, NAMES, NETWORKS, ROWS, WITH_PRIOR, reported
-from deql.paper.subprocess_fit import fit_in_subprocess, measured_on
+from deql.paper.subprocess_fit import fit_in_subprocess
 from deql.paper.table_request import TableRequest
 from deql.plotting import plots
 from deql.plotting.plots import Labels
@@ -122,7 +122,7 @@ def _measure(
             except DeqlError as error:
                 failed.append(error)
                 continue
-            measured.append(_Trained(choice, Measurement(**record["found"]), measured_on(record)))
+            measured.append(_Trained(choice, Measurement(**record["found"]), record["machine"]))
     if not measured:
         raise failed[0]
     return sorted(measured, key=lambda one: ROWS.index(one.choice.row)), failed
