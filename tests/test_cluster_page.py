@@ -6,6 +6,8 @@ import pytest
 
 from tests.pages import deql_shell, run_page
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[1] / "docs" / "cluster.md"
 
 

@@ -9,6 +9,8 @@ nbclient = pytest.importorskip("nbclient", reason="notebooks are run by nbclient
 pytest.importorskip("ipykernel", reason="notebooks run in ipykernel")
 pytest.importorskip("matplotlib", reason="the example has plots")
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "notebook.ipynb"
 
 

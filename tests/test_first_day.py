@@ -15,6 +15,8 @@ import pytest
 from deql.cli import run
 from tests.pages import run_page
 
+pytestmark = pytest.mark.slow
+
 for module, extra in (("fastapi", "serve"), ("jinja2", "report"), ("matplotlib", "report")):
     pytest.importorskip(module, reason=f"the page uses the extra {extra}")
 

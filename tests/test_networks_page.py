@@ -8,6 +8,8 @@ from tests.pages import deql_shell, run_page
 
 pytest.importorskip("torch", reason="networks need torch")
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
 
 

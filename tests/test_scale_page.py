@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.pages import deql_shell, run_page
+
+pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 

@@ -10,6 +10,8 @@ import pytest
 from deql._system import limits
 from deql.errors import TooLargeError
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 
 

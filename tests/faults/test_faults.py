@@ -20,7 +20,7 @@ pytest.importorskip("matplotlib", reason="needs the extra report")
 
 from tests.faults.injection import build
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the shim is for Linux")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="the shim is for Linux"), pytest.mark.slow]
 
 GROUPS = {
     "models": r"(save|load) (?!split)",

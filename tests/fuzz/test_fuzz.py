@@ -21,6 +21,8 @@ from tests.fuzz.runner import Session, judge
 from tests.fuzz.targets import TARGETS, make_case, seeds, use
 from tests.fuzz.write_corpus import CORPUS
 
+pytestmark = pytest.mark.slow
+
 SHORT = 150
 """Cases of each target, which take a second or two."""
 

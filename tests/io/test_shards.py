@@ -20,6 +20,8 @@ from deql.errors import ModelFileError
 from deql.io import folder
 from deql.io.shards import ALIGNMENT, Shard, cut, map_shards, shards_of, write_shard
 
+pytestmark = pytest.mark.slow
+
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 

@@ -31,6 +31,7 @@ def swept(A, tile, report=None):
     return packed.to_dense()
 
 
+@pytest.mark.slow
 @given(
     n=st.integers(1, 50),
     tile=st.integers(1, 55),

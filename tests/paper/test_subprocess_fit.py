@@ -16,6 +16,8 @@ from deql.errors import DeqlError
 from deql.paper import subprocess_fit as module
 from deql.paper.hyperparameters import Choice
 
+pytestmark = pytest.mark.slow
+
 CHOICE = Choice("DEQL(L2)", {"l2": 3.0, "dropout": 0.3, "b": 0.5}, "found")
 
 NETWORK = Choice("LightGCN", {"layers": 2, "epochs": 30, "batch_size": 64, "learning_rate": 0.01}, "found")

@@ -33,7 +33,7 @@ from tests.serve.running import (
     wait_for,
 )
 
-pytestmark = pytest.mark.serve
+pytestmark = [pytest.mark.serve, pytest.mark.slow]
 
 TOKEN = "tëa for two"
 TIMEOUT = 1.0

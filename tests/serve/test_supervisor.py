@@ -23,7 +23,7 @@ from deql.serve.pulse import Pulses
 from deql.serve.settings import Settings
 from tests.serve.running import Server, is_running, save_model, wait_for
 
-pytestmark = pytest.mark.serve
+pytestmark = [pytest.mark.serve, pytest.mark.slow]
 
 _SECONDS = 15.0
 """For a worker to be missed and a new one to be there, on a busy machine; the first alone takes 5.5."""

@@ -12,6 +12,8 @@ import pytest
 from tests.tuning import searches
 from tests.tuning.common import findings, steps
 
+pytestmark = pytest.mark.slow
+
 KILLS = 10
 
 

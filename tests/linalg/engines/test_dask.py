@@ -28,7 +28,7 @@ from deql.linalg.gram import user_weights
 from tests.clusters import assert_nothing_left, kill_one, started
 from tests.models.contract import CASES, interactions
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 NARROW = Layout(330, 64, 24, (0, 128, 192, 330))
 """Pivots narrower than tiles, which are narrower than segments."""
