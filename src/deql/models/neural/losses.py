@@ -88,29 +88,24 @@ def sampled_softmax(
     return loss
 
 
-def info_nce(
-    one: torch.Tensor, other: torch.Tensor, every: torch.Tensor, weights: torch.Tensor, temperature: float
-) -> torch.Tensor:
-    """−log of how much the two views of a vertex agree, against one view with the other of all vertices; weighted mean.
+def info_nce(one: torch.Tensor, other: torch.Tensor, weights: torch.Tensor, temperature: float) -> torch.Tensor:
+    """−log of how much a vertex's two views agree, against one view with those of all others; the weighted mean.
 
     Parameters
     ----------
-    one, other : Tensor, batch × rank
+    one, other : Tensor, vertices × rank
         Vectors of the same vertices in two views.
-    every : Tensor, vertices × rank
-        Those of all vertices in the other view, the batch's among them.
     weights : Tensor
-        Of the vertices of the batch.
+        Of the vertices, where they are compared and where they are what others are compared with.
     temperature : float
 
     Examples
     --------
-    >>> vectors = torch.eye(2)
-    >>> round(info_nce(vectors[:1], vectors[:1], vectors, torch.ones(1), 1.0).item(), 4)  # log(1 + 1/e)
+    >>> round(info_nce(torch.eye(2), torch.eye(2), torch.ones(2), 1.0).item(), 4)  # log(1 + 1/e)
     0.3133
     """
-    one, other, every = normalize(one), normalize(other), normalize(every)
-    against = _SumsOfExponentials.apply(one, every, every.new_ones(len(every)), temperature).log()
+    one, other = normalize(one), normalize(other)
+    against = _SumsOfExponentials.apply(one, other, weights, temperature).log()
     agreed = ((one * other).sum(1) - 1) / temperature
     loss: torch.Tensor = (weights * (against - agreed)).sum() / weights.sum()
     return loss

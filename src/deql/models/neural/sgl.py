@@ -27,9 +27,9 @@ class SGL(LightGCN):
     """LightGCN that also learns to know a vertex again without some edges: SGL-ED (Wu et al., 2021).
 
     For each epoch two graphs are drawn, each without some edges; beside LightGCN's own loss, the vectors of the batch's
-    users and items in one of these graphs are to tell theirs in the other from those of all other users and of all
-    other items (InfoNCE). A step propagates three times as often as LightGCN's and compares the batch with all
-    vertices, but far fewer steps will do. It needs torch.
+    users and items in one of these graphs are to tell theirs in the other from those of all others in the batch
+    (InfoNCE). A step propagates three times as often as LightGCN's and compares all pairs of the batch, but far fewer
+    steps will do. It needs torch.
 
     Parameters
     ----------
@@ -76,5 +76,5 @@ class SGL(LightGCN):
         )  # fmt: skip
 
     def _step_bytes(self, vertices: int, batch: int) -> int:
-        # Two views of the propagation and their gradients, and the exponentials of the batch by all vertices, twice.
-        return 4 * (8 * vertices * self.rank + 2 * batch * vertices)
+        # Two views of the propagation and their gradients, and what compares them.
+        return 4 * (8 * vertices * self.rank + 3 * batch**2)

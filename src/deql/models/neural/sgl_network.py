@@ -50,14 +50,23 @@ class SGLNetwork(LightGCNNetwork):
             view.copy_(self.graph.normalised(weights * (drawn >= self._edge_dropout)))
 
     def loss(self, E: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
-        """LightGCN's, and the contrast of these users with all users and of these items with all items."""
+        """LightGCN's, and the contrast of the users and items of these pairs, each once."""
         ranked = super().loss(E, pairs)
-        graph, weights = self.graph, self.graph.weights[pairs]
-        one, other = (
-            propagate(E, graph, self.layers, view).split([graph.n_users, graph.n_items]) for view in self._views
-        )
-        for side, vertices in enumerate((graph.users[pairs], graph.items[pairs])):
-            views = rows_of(one[side], vertices), rows_of(other[side], vertices)
-            agreed = info_nce(*views, other[side], weights, self._temperature)
+        one, other = (propagate(E, self.graph, self.layers, view) for view in self._views)
+        for vertices in (self.graph.users[pairs], self.graph.items[pairs] + self.graph.n_users):
+            shares = _shares_of_repeats(vertices, self.graph.n_vertices)
+            agreed = info_nce(rows_of(one, vertices), rows_of(other, vertices), shares, self._temperature)
             ranked = ranked + self._contrast_weight * agreed
         return ranked
+
+
+def _shares_of_repeats(vertices: torch.Tensor, count: int) -> torch.Tensor:
+    """1/m for each of a vertex's m places, so that all its places count once: their number need not be known.
+
+    Examples
+    --------
+    >>> _shares_of_repeats(torch.tensor([2, 0, 2]), 3).tolist()
+    [0.5, 1.0, 0.5]
+    """
+    ones = torch.ones(len(vertices), device=vertices.device)
+    return ones.new_zeros(count).index_add_(0, vertices, ones)[vertices].reciprocal()
