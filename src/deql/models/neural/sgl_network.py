@@ -28,6 +28,9 @@ class SGLNetwork(LightGCNNetwork):
         Of that contrast.
     """
 
+    # The contrast's gradient goes with 1/‖e‖, BPR's with ‖e‖: small vectors are spread out before they are ranked by.
+    initial_deviation = 0.01
+
     def __init__(
         self,
         graph: BipartiteGraph,
