@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
 import deql
+from deql._system.tables import counted
 from deql.cli import data_source
 from deql.cli.options import AsJson, HashUsers, KeepData, TableOptions, with_options
 from deql.cli.output import (
@@ -25,6 +26,7 @@ from deql.cli.output import (
     say,
 )
 from deql.cli.prior_options import typed_files, typed_prior
+from deql.cli.tune_model import ModelOptions, show_model_tuning
 from deql.cli.written_files import check_outputs
 from deql.errors import ParameterError
 from deql.io.atomic import write_text
@@ -33,7 +35,7 @@ from deql.models import DEQL
 from deql.report.page import need_report_extra
 from deql.report.tuning_page import tuning_page
 from deql.split import Split
-from deql.tuning import Space, Tuning, forecast_tuning
+from deql.tuning import ModelTuning, Space, Tuning, forecast_tuning
 from deql.tuning.budget import Budget
 from deql.tuning.forecast import Forecast
 from deql.tuning.search import need_optuna
@@ -171,6 +173,7 @@ def tune(
     ] = False,
     *,
     where: SpaceOptions,
+    other: ModelOptions,
     how: SearchOptions,
     protocol: Annotated[data_source.ProtocolName | None, typer.Option(help="How to split a table (strong).")] = None,
     output: TuningOutputs,
@@ -181,7 +184,9 @@ def tune(
 
     The same command resumes where it was killed. Ctrl-C ends with the best so far. The test part is not read.
     """
-    space, metrics, report = _space(where), data_source.metric_list(how.metric), output.report
+    metrics, report = data_source.metric_list(how.metric), output.report
+    model = other.chosen(_typed_axes(where), _of_the_family(where, how, report, dry_run))
+    space = _space(where) if model is None else model[1]
     _check(how, metrics)
     split_options, validation = hold_out.parsed()
     if out is None and not dry_run:
@@ -191,7 +196,7 @@ def tune(
     if protocol == "weak" and validation == "last":  # in place of its share at random
         split_options = replace(split_options, validation=0.0)
     chosen = replace(split_options, seed=None).chosen(protocol)
-    timed = validation == "last" or space.half_life != (None,)
+    timed = validation == "last" or (isinstance(space, Space) and space.half_life != (None,))
     found = data_source.open_source(data, table, protocol, chosen, output.json, find_time=timed)
     if split_options.seed is not None and not isinstance(found, Split) and protocol != "leave-last":
         chosen["seed"] = split_options.seed
@@ -201,16 +206,16 @@ def tune(
     # A table has more than its split, which leaves out what the training part does not know.
     final = "train" if refit == "train" else "all" if isinstance(found, Split) else found
     asked: dict[str, Any] = {
-        "search": how.search, "prune": not how.no_prune, "seed": split_options.seed or 0, "dtype": how.dtype,
-        "refit": final, "validation": validation,
+        "search": how.search, "seed": split_options.seed or 0, "refit": final, "validation": validation
     }  # fmt: skip
+    asked |= {"model": model[0]} if model is not None else {"prune": not how.no_prune, "dtype": how.dtype}
     if out is None or journal is None or dry_run:
         _show_forecast(forecast_tuning(split, space, metrics, how.budget, **asked), output.json)
         return
     if not output.json:
         _say_journal(journal)
     try:
-        tuning = deql.tune(
+        tuning: Tuning | ModelTuning = deql.tune(
             split, space, metrics, how.budget, patience=how.patience, journal=journal, progress=progress_wanted(),
             tell=None if output.json else say, **asked,
         )  # fmt: skip
@@ -223,7 +228,7 @@ def tune(
         kept = split.train if everything is None else everything
         tuning.model._keep_data(tuning.model._catalogue(kept), "hashed" if hash_users else True)
     tuning.model.save(out)
-    if report is not None:
+    if report is not None and isinstance(tuning, Tuning):
         about = {"Data": data.name, "Split": split.describe(), "Search": how.search}
         if how.budget is not None:
             about["Budget"] = f"{how.budget} inverses" if how.budget.isdigit() else how.budget
@@ -231,7 +236,7 @@ def tune(
     if output.json:
         print_json(tuning.to_dict() | {"file": str(out), "bytes": model_bytes(out)})
     else:
-        _show(tuning)
+        show_model_tuning(tuning) if isinstance(tuning, ModelTuning) else _show(tuning)
         options = ({"protocol": protocol} if protocol else {}) | chosen | table.typed()
         options |= {} if set(metrics) <= set(_EVALUATED_BY) else {"metrics": ",".join(metrics)}
         print_words(f"As it can be typed: {tuning.spec}")
@@ -278,6 +283,23 @@ def _space(where: SpaceOptions) -> Space:
     return space
 
 
+def _typed_axes(where: SpaceOptions) -> dict[str, str]:
+    """Values of parameters that other models may have, too, as they were typed."""
+    names = ("l2", "dropout", "user_power", "popularity_power")
+    return {name: text for name in names if (text := getattr(where, name)) is not None}
+
+
+def _of_the_family(where: SpaceOptions, how: SearchOptions, report: Path | None, dry_run: bool) -> dict[str, bool]:
+    """Options that mean nothing for another model, and whether they were typed."""
+    options = {
+        option_name(one.name): getattr(given, one.name) != one.default
+        for given in (where, how) for one in fields(given)
+        if one.name not in (*_typed_axes(where), "metric", "budget", "search")
+    }  # fmt: skip
+    optuna = {"--search optuna": how.search == "optuna"}
+    return options | optuna | {"--report": report is not None, "--dry-run": dry_run}
+
+
 def _typed_values(axis: str, option: str, text: str) -> list[Any]:
     """What stands between commas: numbers, or half-lives, of which none is none."""
     if axis == "half_life":
@@ -310,10 +332,12 @@ def _check_files(out: Path, journal: Path | None, report: Path | None, inputs: l
 def _say_journal(path: Path) -> None:
     """Where the journal is, and what of the search it has."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []  # what follows the last one is torn
-    points, looks = (sum(line.startswith(b'{"step": "%b"' % step) for line in lines) for step in (b"point", b"look"))
-    if points or looks:
+    points, looks, fits = (
+        sum(line.startswith(b'{"step": "%b"' % step) for line in lines) for step in (b"point", b"look", b"fit")
+    )
+    if points or looks or fits:
         screened = f" and {looks:,} screened" if looks else ""
-        say(f"going on with {points:,} point{'s' * (points != 1)}{screened} from {path}")
+        say(f"going on with {counted(points + fits, 'point', 'points')}{screened} from {path}")
     else:
         say(f"every point is kept in {path}: should this end early, the same command goes on from there")
 

@@ -70,4 +70,4 @@ def popularity_row(values: dict[str, float]) -> dict[str, Any]:
 
 def _tie(store: TrialStore, point: Point) -> float:
     trial = store.plain(point)
-    return 0.0 if trial is None else tie(trial)
+    return 0.0 if trial is None else tie(trial.error)

@@ -138,7 +138,7 @@ class PriorTrials:
 
     def least_gain(self, key: PriorKey) -> float:
         """What another trial must be better by to count as better."""
-        return tie(self.trials[key])
+        return tie(self.trials[key].error)
 
     def rows(self) -> list[dict[str, Any]]:
         """A row of the leaderboard for each model measured; what was measured twice once."""

@@ -44,9 +44,9 @@ class Trial:
     error: float = math.nan
 
 
-def tie(trial: Trial) -> float:
-    """What another trial must be better by to count as better."""
-    return 0.0 if math.isnan(trial.error) else TIE * trial.error
+def tie(error: float) -> float:
+    """What another trial must be better by to count as better, by the standard error of this one."""
+    return 0.0 if math.isnan(error) else TIE * error
 
 
 def total_seconds(trials: Mapping[Any, Trial]) -> float:

@@ -167,7 +167,7 @@ class TrialStore:
 
     def least_gain(self, point: Point) -> float:
         """What another point must be better by to count as better."""
-        return tie(self.trials[point])
+        return tie(self.trials[point].error)
 
     def screen(self, point: Point) -> float:
         """What the point is worth on the sample of items, larger is better."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from deql.evaluation.model_groups import LogCallback
 from deql.io.container import digest
 from deql.io.journal import Journal
 from deql.metrics import METRICS, parse_metric
-from deql.models import DEQL
+from deql.models import DEQL, Recommender
 from deql.priors.prior import Prior
 from deql.split.parts import SplitOrInteractions
 from deql.tuning.baselines import measure_baselines
 from deql.tuning.budget import Budget
 from deql.tuning.forecast import Forecast, forecast
+from deql.tuning.model_tuning import ModelTuning, search_model
 from deql.tuning.prior_factors import PriorFactors
 from deql.tuning.prior_search import search_prior
 from deql.tuning.prior_space import PriorLike, VariantGrid
@@ -61,12 +62,32 @@ _PRIOR_INVERSES, _PRIOR_SHARE = 2, 0.3
 _CURVE_K = 20
 
 
+@overload
+def tune(
+    data: SplitOrInteractions, space: SpaceLike = ..., metric: str | Sequence[str] = ...,
+    budget: int | str | None = ..., *, model: None = None, search: str = ..., patience: int = ..., prune: bool = ...,
+    seed: int = ..., journal: str | os.PathLike[str] | None = ..., dtype: str = ..., progress: bool = ...,
+    tell: LogCallback | None = ..., refit: str | InteractionsLike = ..., baselines: bool = ..., validation: str = ...,
+    prior: PriorLike = ...,
+) -> Tuning: ...  # fmt: skip
+
+
+@overload
+def tune(
+    data: SplitOrInteractions, space: SpaceLike = ..., metric: str | Sequence[str] = ...,
+    budget: int | str | None = ..., *, model: Recommender, search: str = ..., seed: int = ...,
+    journal: str | os.PathLike[str] | None = ..., progress: bool = ..., tell: LogCallback | None = ...,
+    refit: str | InteractionsLike = ..., validation: str = ...,
+) -> ModelTuning: ...  # fmt: skip
+
+
 def tune(
     data: SplitOrInteractions,
     space: SpaceLike = "default",
     metric: str | Sequence[str] = "ndcg@20",
     budget: int | str | None = None,
     *,
+    model: Recommender | None = None,
     search: str = "walk",
     patience: int = 3,
     prune: bool = True,
@@ -79,12 +100,16 @@ def tune(
     baselines: bool = True,
     validation: str = "auto",
     prior: PriorLike = None,
-) -> Tuning:
+) -> Tuning | ModelTuning:
     """Find the best hyper-parameters on validation users, and fit the model that has them.
 
     One inverse for each (l2, dropout, user_power, half_life) that is tried; every b, ξ and popularity_power on it is
     scored in the same pass. At the best point a prior is tried, and around it if it helps. The test part of a split is
     not read (but for ``refit="all"``). Ctrl-C ends the search and returns the best so far.
+
+    Another ``model``, such as ``deql.SLIM()`` or ``deql.neural.LightGCN()``, is searched by itself: each setting is a
+    fit. The walk begins at the model's own values, and goes on as long as a neighbour is better; what the space does
+    not name stays as the model has it.
 
     Parameters
     ----------
@@ -94,13 +119,18 @@ def tune(
     space : str, dict or Space
         ``"default"``, ``"quick"``, ``"paper"``; or values by name (l2, dropout, user_power, b, xi, popularity_power,
         prior, prior_rank, prior_power_in, prior_power_out, prior_weight, half_life) in place of those of the default
-        space. Half-lives need times: ``[None, "30d"]``, where None does not fade.
+        space. Half-lives need times: ``[None, "30d"]``, where None does not fade. Of a ``model``: values of any of its
+        parameters, in place of those of its own small space.
     metric : str or sequence of str, default "ndcg@20"
         What decides: any metric that has a value for each user. Of several the first; the others are shown beside it.
     budget : int or str, optional
-        At most so many inverses, or a time such as ``"20min"``. Everything counts: screening by its share of the work
-        of an inverse, and the fit of the winner in the end. One point is measured whatever the budget. Without it
-        Optuna stops at 30 inverses, a walk that screens at 11 at the latest, a grid with its last point.
+        At most so many inverses (of a ``model``: fits), or a time such as ``"20min"``. Everything counts: screening
+        by its share of the work of an inverse, and the fit of the winner in the end. One point is measured whatever the
+        budget. Without it Optuna stops at 30 inverses, a walk that screens at 11 at the latest, a grid with its last
+        point.
+    model : Recommender, optional
+        What is searched in place of the family on P, not fitted. Its search has no prior, screening, patience or
+        baselines.
     search : {"walk", "grid", "optuna"}, default "walk"
         The walk goes from point to better neighbour until there is none, mostly within 6 to 10 inverses; a space of
         fewer than 12 points is measured whole. The grid measures all points. Optuna (extra ``tune``) searches between
@@ -138,7 +168,7 @@ def tune(
 
     Returns
     -------
-    Tuning
+    Tuning or ModelTuning
         ``.model``, ``.table`` and what they mean in words.
 
     Examples
@@ -155,11 +185,15 @@ def tune(
         raise ParameterError(f"tell must be a function that takes a line, got {tell!r}", parameter="tell")
     if journal is not None and not isinstance(journal, str | os.PathLike):
         raise ParameterError(f"journal must be a path, got {journal!r}", parameter="journal")
+    path = None if journal is None else Path(journal)
+    if model is not None:
+        return _tune_model(
+            model, data, space, metric, budget, search, seed, path, dtype, progress, tell, refit, validation, prior
+        )
     prepared = _prepare(
         data, space, metric, budget, search, patience, prune, seed, dtype, progress, refit, validation,
         prior,
     )  # fmt: skip
-    path = None if journal is None else Path(journal)
     with Journal(path, prepared.identity) as log:
         store, kind, points, chosen = prepared.store(log, tell), prepared.kind, prepared.points, prepared.space
         if search != "optuna" and not store.trials.keys() | store.screened.keys() <= set(points):
@@ -188,6 +222,25 @@ def tune(
             if store.measure(best, journaled=False) == -math.inf:
                 raise
         return select_winner(store, chosen, None if search == "optuna" else len(points), complete)
+
+
+def _tune_model(
+    model: Recommender, data: SplitOrInteractions, space: Any, metric: str | Sequence[str], budget: int | str | None,
+    search: str, seed: int, journal: Path | None, dtype: str, progress: bool, tell: LogCallback | None,
+    refit: str | InteractionsLike, validation: str, prior: PriorLike,
+) -> ModelTuning:  # fmt: skip
+    """Search another model than the family; what only that has is refused."""
+    seed = check_whole("seed", seed, least=0)
+    if search not in ("walk", "grid"):
+        raise ParameterError(f"search of a model must be walk or grid, got {search!r}", parameter="search")
+    for name, value, usual in (("prior", prior, None), ("dtype", dtype, "float32")):
+        if value != usual:
+            raise ParameterError(f"{name} is of the family on P: leave it out, or leave out model", parameter=name)
+    metrics, limit, final = metrics_for(metric), Budget.parse(budget), refit_data(data, refit)
+    held = hold_out_validation(data, seed, validation)
+    held = held if final is None else replace(held, final=final)
+    identity = {"metric": metrics, "seed": seed}
+    return search_model(model, held, space, metrics, limit, search, identity, journal, progress, tell)
 
 
 def forecast_tuning(
