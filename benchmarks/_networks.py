@@ -52,7 +52,7 @@ STARTS: dict[str, Setting] = {
     "LightGCN": {"weight_decay": 3e-4, "learning_rate": 0.03, "layers": 3, "batch_size": 32768, "epochs": 400},
     "SGL-ED": {
         "contrast_weight": 0.1, "temperature": 0.2, "weight_decay": 1e-4, "learning_rate": 0.003, "layers": 3,
-        "edge_dropout": 0.1, "batch_size": 4096, "epochs": 20,
+        "edge_dropout": 0.1, "batch_size": 2048, "epochs": 20,
     },
     "SSM (MF)": {
         "temperature": 0.16, "weight_decay": 1e-5, "learning_rate": 0.001, "negatives": 2048, "batch_size": 2048,

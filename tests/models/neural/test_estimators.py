@@ -20,6 +20,8 @@ from tests.models.neural.small import DATA, KINDS, facts_of, small
 
 torch = pytest.importorskip("torch")
 from deql.models.neural import trainer  # noqa: E402
+from deql.models.neural.lightgcn_network import LightGCNNetwork  # noqa: E402
+from deql.models.neural.sgl_network import SGLNetwork  # noqa: E402
 
 X = DATA.matrix.toarray()
 ITEMS = DATA.items.tolist()
@@ -505,8 +507,9 @@ class TestParameters:
         found, expected = (small("SSM, mf", layers=layers).fit(DATA) for layers in (1, 3))
         assert facts_of(found) == facts_of(expected)
 
-    def test_sgl_without_contrast_is_lightgcn(self):
-        """But for the order in which a batch is summed, as views are drawn in between."""
+    def test_sgl_without_contrast_is_lightgcn(self, monkeypatch):
+        """But for its first vectors, and for the order in which a batch is summed, as views are drawn in between."""
+        monkeypatch.setattr(SGLNetwork, "initial_deviation", LightGCNNetwork.initial_deviation)
         found, expected = (
             small(kind, layers=2, batch_size=1000, **given).fit(DATA).right_
             for kind, given in (("SGL", {"contrast_weight": 0.0}), ("LightGCN", {}))

@@ -37,7 +37,7 @@ class SGL(LightGCN):
         How often each interaction is seen, at most.
     batch_size : int, default 2048
         Interactions for each step.
-    learning_rate : float, default 0.005
+    learning_rate : float, default 0.003
         Of Adam, at first; it falls to nothing along half a cosine over the epochs.
     edge_dropout : float, default 0.1
         Share of the edges that each of the two graphs is without.
@@ -58,7 +58,7 @@ class SGL(LightGCN):
 
     epochs: int = 20
     batch_size: int = 2048
-    learning_rate: float = 0.005
+    learning_rate: float = 0.003
     edge_dropout: float = 0.1
     contrast_weight: float = 0.1
     temperature: float = 0.2
