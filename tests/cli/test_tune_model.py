@@ -52,7 +52,7 @@ def test_goes_on_with_its_journal(capsys, split, tmp_path, monkeypatch):
     assert run([*map(str, command)]) == 130
     assert "the same command goes on" in capsys.readouterr().err
     assert steps((tmp_path / "a.tuning.jsonl").read_bytes()).count("fit") == 2
-    assert "going on with 2 points from" in shown(capsys, *command).err
+    assert "going on with 2 settings from" in shown(capsys, *command).err
     found = answer(capsys, *command)
     assert (found["fits"], found["complete"], len(asked)) == (4, True, 5)
     assert json.loads(json.dumps(found)) == found

@@ -30,13 +30,15 @@ from tests.fuzz.oracle import WrongError, check_error, check_interactions, check
 from tests.fuzz.write_corpus import CORPUS, SPACE, tuning_split
 from tests.serve.asking import Asker
 
+_OF_A_MODEL = "slim.jsonl"
+
 RELEASED = sorted((Path(__file__).parents[1] / "fixtures").glob("files-*"))
 
 
 def seeds(target: str) -> list[Path]:
     """The files that a target begins with."""
     if target == "journal":
-        return [_journal()]
+        return [_journal(), _model_journal()]
     if target in folders.FOLDERS:
         return folders.seeds(target)
     if target in ("table", "parquet"):
@@ -50,10 +52,23 @@ def seeds(target: str) -> list[Path]:
 @cache
 def _journal() -> Path:
     """Of a search as this version makes it: one of another version is refused before anything else is read."""
-    path = Path(tempfile.mkdtemp(prefix="deql-fuzz-")) / "finished.jsonl"
-    deql.tune(_tuning_split(), SPACE, journal=path)
+    return _made("finished.jsonl", lambda path: deql.tune(_tuning_split(), SPACE, journal=path))
+
+
+@cache
+def _model_journal() -> Path:
+    return _made(_OF_A_MODEL, _tune_model)
+
+
+def _made(name: str, make: Callable[[Path], object]) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="deql-fuzz-")) / name
+    make(path)
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
     return path
+
+
+def _tune_model(path: Path) -> None:
+    deql.tune(_tuning_split(), {"l1": [0.1, 1.0], "l2": [1.0, 10.0]}, model=deql.SLIM(), search="grid", journal=path)
 
 
 def make_case(target: str, random: Random, folder: Path) -> Path:
@@ -147,6 +162,8 @@ def _tuning_split() -> deql.Split:
 def _use_journal(path: Path, random: Random) -> None:
     if random.random() < 0.3:
         read_curve(path)
+    elif path.name == _OF_A_MODEL:
+        _tune_model(path)
     else:
         deql.tune(_tuning_split(), SPACE, journal=path)
 

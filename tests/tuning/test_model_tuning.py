@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import deql
-from deql.errors import DataError, JournalError, ParameterError
+from deql.errors import DataError, JournalError, ParameterError, TooLargeError
+from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.tuning import model_trials
 from deql.tuning.model_space import ModelSpace, model_space
+from deql.tuning.space import ridges_around
 from deql.tuning.trial import TIE
 from deql.tuning.tuning_data import all_interactions
 from tests.tuning.common import market
@@ -114,6 +116,10 @@ def _fail():
     raise DataError("it went wrong")
 
 
+def _raise(error):
+    raise error
+
+
 class TestLongWork:
     @pytest.mark.parametrize("search", ["walk", "grid"])
     def test_goes_on_where_it_was_killed(self, monkeypatch, tmp_path, search):
@@ -177,10 +183,40 @@ class TestLongWork:
         with pytest.raises(KeyboardInterrupt):
             deql.tune(SPLIT, GRID, model=SLIM)
 
+    def test_an_interrupt_after_a_kill_fits_the_best_again(self, monkeypatch, tmp_path):
+        asked = {"space": GRID, "model": SLIM, "search": "grid", "journal": tmp_path / "j.jsonl"}
+        deql.tune(SPLIT, **asked)
+        lines = (tmp_path / "j.jsonl").read_text().splitlines(keepends=True)
+        (tmp_path / "j.jsonl").write_text("".join(lines[:4]))
+        monkeypatch.setattr(model_trials, "evaluate", lambda *given: _raise(KeyboardInterrupt))
+        told = []
+        found = deql.tune(SPLIT, **asked, tell=told.append)
+        assert (found.complete, found.fits, found.left_out) == (False, 3, 3)
+        assert told[0].startswith("interrupted: fitting the best so far")
+        best = deql.SLIM(**{name: found.best[name] for name in GRID}).fit(SPLIT.train)
+        np.testing.assert_array_equal(found.model.weights(), best.weights())
+        assert "The search ended early: 3 more settings were to be measured." in found.sentences
+
+    def test_a_setting_that_is_too_large_here_is_tried_again_elsewhere(self, monkeypatch, tmp_path):
+        fit, asked = deql.SLIM.fit, {"space": {"l1": [0.1, 2.0], "l2": 10.0}, "model": SLIM, "journal": tmp_path / "j"}
+
+        def small(self, data):
+            return fit(self, data) if self.l1 < 1 else _raise(TooLargeError("no room"))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(deql.SLIM, "fit", small)
+            found = deql.tune(SPLIT, **asked)
+            assert found.failures == ["l2=10 l1=2: no room"]
+            with pytest.raises(TooLargeError, match="no room"):
+                deql.tune(SPLIT, {"l1": 2.0}, model=SLIM)
+        assert deql.tune(SPLIT, **asked).fits == 2
+        assert not deql.tune(SPLIT, **asked).failures
+
     def test_a_budget_of_fits(self):
         for budget in (1, 3):
             found = deql.tune(SPLIT, GRID, model=SLIM, search="grid", budget=budget)
             assert (found.fits, found.left_out) == (budget, 6 - budget)
+        assert len(set(found.table["l1"])) == 2  # from all over the grid
         assert f"{6 - budget} more settings were to be measured" in " ".join(found.sentences)
         held = deql.tune(market(seed=2), GRID, model=SLIM, search="grid", budget=3)
         assert held.fits == 2  # and the last one is on everything
@@ -211,6 +247,32 @@ class TestSpaces:
         lowrank = model_space(deql.LowRankDEQL(), data, "default").axes
         assert max(lowrank["rank"]) == data.n_items
         assert lowrank["dropout"] == (0.0, 0.3, 0.5, 0.7)
+
+    def test_go_by_what_was_typed(self):
+        data = market(seed=1)
+        axes = model_space(deql.LowRankDEQL(l2=200.0, dropout=0.4, rank=5000), data, {"rank": [10]}).axes
+        assert axes == {"l2": (20.0, 60.0, 200.0, 600.0, 2000.0), "dropout": (0.0, 0.3, 0.4, 0.5, 0.7), "rank": (10,)}
+        exact = model_space(deql.ELSA(learning_rate=0.0123, rank=20), data, "default").axes
+        assert exact["learning_rate"] == (0.0041, 0.0123, 0.037)
+        assert exact["rank"] == (10, 20, data.n_items)
+        assert "layers" not in model_space(deql.neural.SSM(), data, {"backbone": "mf"}).axes
+
+    def test_leave_out_what_the_model_refuses(self):
+        axes = model_space(deql.neural.SSM(temperature=0.03, layers=64), market(seed=1), "default").axes
+        assert (axes["temperature"], axes["layers"]) == ((0.03, 0.04), (63, 64))
+
+    def test_l2_goes_by_the_weights_of_users(self):
+        data = market(seed=1)
+        plain, weighted = (model_space(deql.SLIM(user_power=power), data, "default") for power in (0.0, 0.75))
+        expected = weighted_diagonal(data.matrix, user_weights(data.matrix, 0.75)).mean()
+        assert weighted.axes["l2"] == ridges_around(float(expected))
+        assert max(weighted.axes["l2"]) < max(plain.axes["l2"])
+
+    def test_take_numbers_of_numpy(self):
+        model = deql.ELSA(rank=np.int64(8), epochs=np.int64(50), learning_rate=np.float32(0.25))
+        axes = model_space(model, market(seed=1), {"batch_size": np.array([8, 16])}).axes
+        assert all(type(value) in (int, float) for values in axes.values() for value in values)
+        assert (axes["epochs"], axes["batch_size"]) == ((25, 50, 100), (8, 16))
 
     @pytest.mark.parametrize("model", [deql.SLIM(), deql.LowRankDEQL(), deql.ELSA(), deql.neural.LightGCN(),
                                        deql.neural.SSM(), deql.neural.SGL()])  # fmt: skip
@@ -252,6 +314,10 @@ class TestNonsense:
             ({"metric": "ndgc@20"}, "unknown metric"),
             ({"budget": "soon"}, "a budget is a number"),
             ({"seed": -1}, "seed must be"),
+            ({"patience": 1}, "patience is of the family on P"),
+            ({"baselines": False}, "baselines is of the family on P"),
+            ({"model": deql.neural.LightGCN(checkpoint="a")}, "a checkpoint is of one fit, and these are many"),
+            ({"model": deql.neural.LightGCN(), "metric": "mse"}, "mse needs a model whose scores are X @ W"),
         ],
     )
     def test_is_said_before_any_work(self, tmp_path, given, words):

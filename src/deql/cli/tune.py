@@ -38,10 +38,10 @@ from deql.split import Split
 from deql.tuning import ModelTuning, Space, Tuning, forecast_tuning
 from deql.tuning.budget import Budget
 from deql.tuning.forecast import Forecast
+from deql.tuning.measured_metrics import metrics_for
 from deql.tuning.search import need_optuna
 from deql.tuning.space import NAMED, with_axes
 from deql.tuning.summary import leaderboard_grid, summary_sentences
-from deql.tuning.tuner import metrics_for
 from deql.tuning.tuning_data import VALIDATIONS, refit_data
 
 __all__ = ["tune"]
@@ -208,15 +208,17 @@ def tune(
     asked: dict[str, Any] = {
         "search": how.search, "seed": split_options.seed or 0, "refit": final, "validation": validation
     }  # fmt: skip
-    asked |= {"model": model[0]} if model is not None else {"prune": not how.no_prune, "dtype": how.dtype}
+    asked |= {"prune": not how.no_prune, "dtype": how.dtype} if model is None else {"model": model[0]}
     if out is None or journal is None or dry_run:
         _show_forecast(forecast_tuning(split, space, metrics, how.budget, **asked), output.json)
         return
+    if model is None:
+        asked["patience"] = how.patience
     if not output.json:
         _say_journal(journal)
     try:
         tuning: Tuning | ModelTuning = deql.tune(
-            split, space, metrics, how.budget, patience=how.patience, journal=journal, progress=progress_wanted(),
+            split, space, metrics, how.budget, journal=journal, progress=progress_wanted(),
             tell=None if output.json else say, **asked,
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -337,7 +339,8 @@ def _say_journal(path: Path) -> None:
     )
     if points or looks or fits:
         screened = f" and {looks:,} screened" if looks else ""
-        say(f"going on with {counted(points + fits, 'point', 'points')}{screened} from {path}")
+        known = counted(fits, "setting", "settings") if fits else counted(points, "point", "points")
+        say(f"going on with {known}{screened} from {path}")
     else:
         say(f"every point is kept in {path}: should this end early, the same command goes on from there")
 

@@ -115,7 +115,10 @@ def read_curve(path: Path) -> dict[str, Any]:
     """What a finished search found about b, as ``GET /model/curve`` tells it."""
     from deql.tuning.tuning_result import BCurve  # here: neither the program's help nor the supervisor needs models
 
-    end = next((record for record in reversed(read_records(path)) if record["step"] == "end"), None)
+    records = read_records(path)
+    if any(record["step"] == "fit" for record in records):
+        raise JournalError(f"{path} is of the search of a model without b, which has no curve over it: leave it out")
+    end = next((record for record in reversed(records) if record["step"] == "end"), None)
     if end is None:
         raise JournalError(f"the search of {path} is not finished, so it has no curve over b yet: let deql tune finish")
     try:

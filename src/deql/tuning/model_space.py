@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -13,9 +14,11 @@ from deql._system.checks import chosen_rank
 from deql.data import Interactions
 from deql.errors import ParameterError, did_you_mean
 from deql.evaluation.model_groups import spec_fields
+from deql.linalg.gram import user_weights, weighted_diagonal
 from deql.models import Recommender
 from deql.models.linear import LinearAutoencoder
 from deql.tuning.space import ridges_around
+from deql.tuning.walk import beside
 
 __all__ = ["ModelSpace", "Setting", "model_space"]
 
@@ -32,15 +35,16 @@ _SEARCHED = {
 }
 """Of each model what is searched unless something else is asked for, in the order in which steps are tried."""
 
-_THIRDS, _TENTHS, _HALVES = (1 / 3, 1.0, 3.0), (0.1, 1.0, 10.0), (0.5, 1.0, 2.0)
+_WIDE, _THIRDS, _TENTHS, _HALVES = (0.1, 0.3, 1.0, 3.0, 10.0), (1 / 3, 1.0, 3.0), (0.1, 1.0, 10.0), (0.5, 1.0, 2.0)
 
 _TIMES: dict[str, tuple[float, ...]] = {
-    "l1": (0.1, 0.3, 1.0, 3.0, 10.0), "learning_rate": _THIRDS, "contrast_weight": _THIRDS, "weight_decay": _TENTHS,
+    "l1": _WIDE, "l2": _WIDE, "learning_rate": _THIRDS, "contrast_weight": _THIRDS, "weight_decay": _TENTHS,
     "temperature": (0.75, 1.0, 4 / 3), "epochs": _HALVES, "rank": _HALVES,
 }  # fmt: skip
 """Of such a parameter the values are the model's own one, times these."""
 
-_DROPOUTS = (0.0, 0.3, 0.5, 0.7)
+_FIXED = {"dropout": (0.0, 0.3, 0.5, 0.7)}
+"""Values of what has the same range for every model, beside the model's own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +76,14 @@ class ModelSpace:
         return list(product(*self.axes.values()))
 
     def start(self) -> Setting:
-        """The setting nearest to the model's own."""
+        """The setting nearest to the model's own, by ratio."""
         params = self.model.get_params()
         return tuple(_nearest(values, params[name]) for name, values in self.axes.items())
 
     def neighbours(self, setting: Setting) -> Iterator[Setting]:
         """The next settings along each axis, larger values first."""
         for place, values in enumerate(self.axes.values()):
-            at = values.index(setting[place])
-            for value in (*values[at + 1 : at + 2], *values[max(0, at - 1) : at]):
+            for value in beside(values, setting[place]):
                 yield (*setting[:place], value, *setting[place + 1 :])
 
     def named(self, setting: Setting) -> dict[str, Any]:
@@ -92,7 +95,7 @@ class ModelSpace:
         return _changed(self.model, self.named(setting) | execution)
 
 
-def model_space(model: Any, data: Interactions, given: Mapping[str, Any] | str) -> ModelSpace:
+def model_space(model: Recommender, data: Interactions, given: Mapping[str, Any] | str) -> ModelSpace:
     """The model's own space for these data, with the values that were asked for in place of its own.
 
     Parameters
@@ -110,8 +113,6 @@ def model_space(model: Any, data: Interactions, given: Mapping[str, Any] | str) 
     >>> model_space(deql.ELSA(rank=64, learning_rate=0.1), data, {"epochs": [5, 10]}).axes
     {'learning_rate': (0.033, 0.1, 0.3), 'epochs': (5, 10), 'rank': (32, 64, 128)}
     """
-    if not isinstance(model, Recommender):
-        raise ParameterError(f"model must be a model such as deql.SLIM(), got {model!r}", parameter="model")
     name = type(model).__name__
     if isinstance(model, LinearAutoencoder):
         raise ParameterError(
@@ -126,45 +127,66 @@ def model_space(model: Any, data: Interactions, given: Mapping[str, Any] | str) 
             parameter="space",
         )
     known = [field.name for field in spec_fields(model)]
-    axes = {axis: values for axis in _SEARCHED.get(name, ()) if (values := _own_values(model, axis, data))}
+    asked = {}
     for axis, values in {} if isinstance(given, str) else given.items():
         if axis not in known:
             raise ParameterError(
                 f"{name} has no parameter {axis!r}{did_you_mean(str(axis), known)}; it has {', '.join(known)}",
                 parameter="space",
             )
-        axes[axis] = _checked(model, axis, values)
+        asked[axis] = _checked(model, axis, values)
+    held = _changed(model, {axis: values[0] for axis, values in asked.items() if len(values) == 1})
+    own = {axis: _own_values(held, axis, data) for axis in _SEARCHED.get(name, ()) if axis not in asked}
+    axes = {axis: asked.get(axis) or own[axis] for axis in _SEARCHED.get(name, ()) if asked.get(axis) or own.get(axis)}
+    axes |= {axis: values for axis, values in asked.items() if axis not in axes}
     if not axes:
         raise ParameterError(f"{name} has nothing to search: give values of its parameters", parameter="space")
-    return ModelSpace(model, axes)
+    return ModelSpace(held, axes)
 
 
 def _own_values(model: Recommender, axis: str, data: Interactions) -> tuple[Any, ...]:
     """The values of an axis of the model's own space, around what the model has; nothing where it has no such axis."""
     params = model.get_params()
-    own = params[axis]
-    if axis == "l2":
-        diagonal = np.bincount(data.matrix.indices, weights=data.matrix.data.astype(float) ** 2, minlength=data.n_items)
-        return ridges_around(float(diagonal.mean()))
-    if axis == "dropout":
-        return _DROPOUTS
+    own = _plain(params[axis])
+    typed = own != next(field.default for field in spec_fields(model) if field.name == axis)
+    if axis == "l2" and not typed:
+        mean = weighted_diagonal(data.matrix, user_weights(data.matrix, params.get("user_power", 0.0))).mean()
+        return ridges_around(float(mean))
     if axis == "layers":
-        return () if params.get("backbone") == "mf" else tuple(sorted({max(1, own - 1), own, own + 1}))
-    if axis == "rank":
-        own = chosen_rank(own, data.n_items)
-    if not own:  # a parameter that is turned off
-        return ()
-    whole = isinstance(own, int)
-    values = {max(1, round(own * times)) if whole else float(f"{own * times:.2g}") for times in _TIMES[axis]} | {own}
-    if axis == "rank":
-        values = {min(value, data.n_items) for value in values}
-    return tuple(sorted(values))
+        values = set() if params.get("backbone") == "mf" else {own - 1, own, own + 1}
+    elif axis in _FIXED:
+        values = {*_FIXED[axis], own}
+    else:
+        own = chosen_rank(None if own is None else min(own, data.n_items), data.n_items) if axis == "rank" else own
+        most = data.n_items if axis == "rank" else math.inf
+        others = [times for times in _TIMES[axis] if times != 1.0 and own != 0]  # 0 turns a parameter off
+        values = {own, *(min(_rounded(own * times, own), most) for times in others)}
+    good = tuple(sorted(value for value in values if _is_taken(model, axis, value)))
+    return good if len(good) > 1 else ()
+
+
+def _rounded(value: Any, own: Any) -> Any:
+    """A value as one would type it: two digits, and whole where the model's own is."""
+    return max(1, round(value)) if isinstance(own, int) else float(f"{value:.2g}")
+
+
+def _is_taken(model: Recommender, axis: str, value: Any) -> bool:
+    """Whether the model takes a value of a parameter."""
+    try:
+        _changed(model, {axis: value})._check_parameters()
+    except ParameterError:
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _checked(model: Recommender, axis: str, values: Any) -> tuple[Any, ...]:
     """Values that were asked for, each of which the model takes."""
     several = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
-    several = [value.item() if isinstance(value, np.generic) else value for value in several]
+    several = [_plain(value) for value in several]
     if not several:
         raise ParameterError(f"{axis} has no values: give at least one", parameter="space")
     for value in several:
@@ -181,9 +203,14 @@ def _changed(model: Recommender, values: Mapping[str, Any]) -> Recommender:
 
 
 def _nearest(values: tuple[Any, ...], own: Any) -> Any:
-    """The value nearest to the model's own; the first where that is no number."""
-    if own in values or not _is_number(own) or not all(_is_number(value) for value in values):
-        return own if own in values else values[len(values) // 2]
+    """The value nearest to the model's own, by ratio where there is one; the middle one where that is no number."""
+    own = _plain(own)
+    if own in values:
+        return own
+    if not _is_number(own) or not all(map(_is_number, values)):
+        return values[len(values) // 2]
+    if own > 0 and values[0] > 0:
+        return min(values, key=lambda value: abs(math.log(value / own)))
     return min(values, key=lambda value: abs(value - own))
 
 

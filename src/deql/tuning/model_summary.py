@@ -5,39 +5,33 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from deql._system import html
 from deql._system.tables import Cell, Grid, counted, number, value_cell
 from deql.evaluation.model_groups import describe
 from deql.metrics import lower_is_better
-from deql.tuning.model_trials import words_of
+from deql.tuning.notebook import search_html
+from deql.tuning.space import format_parameters, show_value
+from deql.tuning.summary import search_notes, varying
 
 if TYPE_CHECKING:
     from deql.tuning.model_tuning import ModelTuning
 
 __all__ = ["model_grid", "model_html", "model_repr", "model_sentences"]
 
-_FEW_USERS = 30
+_LEAST = {"epochs": 1, "layers": 1, "rank": 1, "batch_size": 1, "negatives": 1}
+"""Where parameters end downwards if not at 0."""
 
 
 def model_sentences(found: ModelTuning) -> list[str]:
     """The result, what to know before believing it, and where to search on."""
     users = counted(found.judged, "validation user", "validation users")
     error = "" if math.isnan(found.error) else f" ± {number(found.error)}"
-    told = [
-        f"Best: {describe(found.model, shown=found.axes)}, {found.metric} {number(found.best[found.metric])}{error} on "
-        f"{users}."
-    ]
+    value = f"{found.metric} {number(found.best[found.metric])}{error}"
+    told = [f"Best: {describe(found.model, shown=found.axes)}, {value} on {users}."]
     if found.left_out:
         left = counted(found.left_out, "more setting was", "more settings were")
-        told.append(f"The search ended early: {left} to be measured, and a larger --budget goes on.")
-    if found.failures:
-        failed = counted(len(found.failures), "setting", "settings")
-        told.append(f"{failed} gave no model, such as {found.failures[0]}.")
-    if found.judged < _FEW_USERS:
-        told.append(
-            f"{counted(found.judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
-        )
-    return [*told, *_edges(found)]
+        go_on = ", and a larger --budget goes on" if found.complete else ""
+        told.append(f"The search ended early: {left} to be measured{go_on}.")
+    return [*told, *search_notes(found.failures, ("setting", "settings"), found.judged), *_edges(found)]
 
 
 def _edges(found: ModelTuning) -> list[str]:
@@ -47,10 +41,11 @@ def _edges(found: ModelTuning) -> list[str]:
         best = found.best[name]
         if len(values) < 2 or not isinstance(best, int | float) or isinstance(best, bool):
             continue
-        where = {values[0]: ("smallest", "downwards"), values[-1]: ("largest", "upwards")}.get(best)
-        limit = best == values[0] and best == int(isinstance(best, int))  # 0 of numbers, 1 of counts
-        if where is not None and not limit:
-            told.append(f"The best {words_of({name: best})} is the {where[0]} tried: widen {name} {where[1]}.")
+        at_most = found.model.item_counts_.size if name == "rank" else math.inf
+        if best == values[0] and best > _LEAST.get(name, 0):
+            told.append(f"The best {format_parameters({name: best})} is the smallest tried: widen {name} downwards.")
+        if best == values[-1] and best < at_most:
+            told.append(f"The best {format_parameters({name: best})} is the largest tried: widen {name} upwards.")
     return told
 
 
@@ -60,16 +55,17 @@ def model_grid(found: ModelTuning, rows: int = 10) -> Grid:
     shown = every[:rows]
     metrics = [name for name in found.table.columns if name not in found.axes]
     best = {metric: (min if lower_is_better(metric) else max)(row[metric] for row in every) for metric in metrics}
-    columns = [name for name in found.axes if len({row[name] for row in every}) > 1]
-    shared = {name: every[0][name] for name in found.axes if name not in columns}
+    columns, shared = varying(shown, list(found.axes))
     lines = []
     for place, row in enumerate(shown, start=1):
-        cells = [Cell(words_of({name: row[name]}).partition("=")[2]) for name in columns]
+        cells = [Cell(show_value(name, row[name])) for name in columns]
         cells += [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics]
         lines.append(([str(place)], cells))
     of = f"Best {len(shown)} of " if len(shown) < len(every) else "All " * (len(every) > 1)
     title = f"{of}{counted(len(every), 'setting', 'settings')} of {type(found.model).__name__}"
-    return Grid(title + (f"; these have {words_of(shared)}" if shared else ""), ["#", *columns, *metrics], lines)
+    return Grid(
+        title + (f"; these have {format_parameters(shared)}" if shared else ""), ["#", *columns, *metrics], lines
+    )
 
 
 def model_repr(found: ModelTuning) -> str:
@@ -80,10 +76,4 @@ def model_repr(found: ModelTuning) -> str:
 
 def model_html(found: ModelTuning) -> str:
     """What was found in words, the winner to be pasted, and the leaderboard."""
-    first, *others = found.sentences
-    grid = model_grid(found)
-    told = [html.paragraph(first), *(html.paragraph(one, quiet=True) for one in others)]
-    return html.block(
-        html.heading("Tuning", found.spec), *told, html.paragraph(f"{grid.title}.", quiet=True),
-        html.table(grid, ranked=True),
-    )  # fmt: skip
+    return search_html(found.spec, found.sentences, model_grid(found))

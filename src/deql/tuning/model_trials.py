@@ -20,10 +20,11 @@ from deql.metrics import lower_is_better
 from deql.models import Recommender
 from deql.tuning.budget import Budget
 from deql.tuning.model_space import ModelSpace, Setting
+from deql.tuning.space import format_parameters
 from deql.tuning.trial import tie
 from deql.tuning.tuning_data import TuningData
 
-__all__ = ["ModelTrial", "ModelTrials", "words_of"]
+__all__ = ["ModelTrial", "ModelTrials"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class ModelTrial:
         Standard error of the metric that decides; NaN where it is not known.
     failure : str or None
         Why there is no model.
+    passing : bool
+        Whether that was this machine's memory or device, so that another run should try again.
     """
 
     setting: Setting
@@ -50,6 +53,7 @@ class ModelTrial:
     users: int = 0
     error: float = math.nan
     failure: str | None = None
+    passing: bool = False
 
 
 @dataclass(eq=False)
@@ -70,7 +74,7 @@ class ModelTrials:
         The log callback: called with a line for each trial.
     trials : dict of tuple to ModelTrial
         What was measured, by setting.
-    planned : int or None
+    planned : int
         How many trials there will be at most, as far as can be seen.
     left_out : int
         How many settings were still to be measured.
@@ -86,7 +90,7 @@ class ModelTrials:
 
     def __post_init__(self) -> None:
         self.trials: dict[Setting, ModelTrial] = {}
-        self.planned: int | None = None
+        self.planned = 0
         self.left_out = 0
         self._best: tuple[Setting, Recommender] | None = None
         self._sign = -1.0 if lower_is_better(self.metrics[0]) else 1.0
@@ -104,33 +108,44 @@ class ModelTrials:
 
     @property
     def end_fits(self) -> int:
-        """Whether the best is fitted once more: on all data, if the search had to hold some out."""
-        return int(self.data.final is not self.data.train)
+        """Whether the best is fitted once more: on all data, if some were held out, or as an earlier run had it."""
+        here = self.best is None or (self._best is not None and self._best[0] == self.best.setting)
+        return int(self.data.final is not self.data.train or not here)
+
+    @property
+    def affordable(self) -> int | None:
+        """How many trials a budget of fits allows in all; None if there is none."""
+        return None if self.budget.inverses is None else max(1, self.budget.inverses - self.end_fits)
 
     def may_measure(self, setting: Setting) -> bool:
         """Whether a setting is measured or can be afforded, and the end after it; one always can."""
-        done, budget = len(self.trials), self.budget
+        done = len(self.trials)
         if setting in self.trials or not done:
             return True
-        if budget.inverses is not None:
-            return done + 1 + self.end_fits <= budget.inverses
-        return budget.seconds is None or self.spent * (done + 1 + self.end_fits) / done <= budget.seconds
+        if self.affordable is not None:
+            return done < self.affordable
+        seconds = self.budget.seconds
+        return seconds is None or self.spent * (done + 1 + self.end_fits) / done <= seconds
 
     def measure(self, setting: Setting) -> float:
         """What a setting is worth, larger is better; −∞ where there is no model."""
         if setting not in self.trials:
             trial, model = self._run(setting)
-            good = {"users": trial.users, "error": trial.error}
-            self.journal.append({
-                "step": "fit", "parameters": self.space.named(setting), "values": trial.values,
-                "seconds": trial.seconds, **(good if trial.failure is None else {"failure": trial.failure}),
-            })  # fmt: skip
+            if not trial.passing:
+                self._write(trial)
             self.trials[setting] = trial
             if model is not None and self.best is trial:
                 self._best = setting, model
             if self.tell is not None:
                 self.tell(self._line(trial))
         return self.worth(self.trials[setting])
+
+    def _write(self, trial: ModelTrial) -> None:
+        good = {"users": trial.users, "error": trial.error}
+        self.journal.append({
+            "step": "fit", "parameters": self.space.named(trial.setting), "values": trial.values,
+            "seconds": trial.seconds, **(good if trial.failure is None else {"failure": trial.failure}),
+        })  # fmt: skip
 
     def worth(self, trial: ModelTrial) -> float:
         """Larger is better; −∞ where there is no model."""
@@ -148,9 +163,11 @@ class ModelTrials:
 
     def fitted(self, setting: Setting) -> Recommender:
         """The model of a setting, fitted on all that it may learn from."""
-        if not self.end_fits and self._best is not None and self._best[0] == setting:
+        if self._best is not None and not self.end_fits:
             return self._best[1]
-        self._best = None
+        self._best = None  # before the next is made: one more would need its memory too
+        if self.tell is not None:
+            self.tell(f"fitting {format_parameters(self.space.named(setting))}")
         return self.space.configured(setting, **self.execution).fit(self.data.final)
 
     def _run(self, setting: Setting) -> tuple[ModelTrial, Recommender | None]:
@@ -159,10 +176,12 @@ class ModelTrials:
         try:
             model.fit(self.data.train)
             found = evaluate(model, self.data.validation, self.metrics)
-        except (DeviceError, TooLargeError):  # such as no torch: the others will not do either
-            raise
         except DeqlError as problem:
-            return ModelTrial(setting, {}, time.perf_counter() - begin, failure=str(problem)), None
+            passing = isinstance(problem, DeviceError | TooLargeError)
+            if passing and self.best is None:  # such as no torch: the others will not do either
+                raise
+            seconds = time.perf_counter() - begin
+            return ModelTrial(setting, {}, seconds, failure=str(problem), passing=passing), None
         seconds = time.perf_counter() - begin
         if not np.isfinite(list(found.means.values())).all():
             return ModelTrial(setting, {}, seconds, failure=f"{self.metrics[0]} is not finite"), None
@@ -172,9 +191,9 @@ class ModelTrials:
     def _line(self, trial: ModelTrial) -> str:
         """A trial in words, and how far the search is."""
         done, name = len(self.trials), self.metrics[0]
-        most = max(self.planned or done, done)
-        where = f"{done} of {most}" if self.planned else str(done)
-        words = f"{where}: {words_of(self.space.named(trial.setting))}: "
+        most = max(done, min(self.planned, self.affordable or self.planned))
+        where = f"{done} of {most}"
+        words = f"{where}: {format_parameters(self.space.named(trial.setting))}: "
         if trial.failure is not None:
             return f"{words}no model, {trial.failure}"
         assert self.best is not None
@@ -182,19 +201,6 @@ class ModelTrials:
         # The first one may load and compile, so that the mean would say too much.
         ahead = (most - done + self.end_fits) * median(trial.seconds for trial in self.trials.values())
         return f"{words}, {show_seconds(ahead)} left at most" if most > done else words
-
-
-def words_of(named: Mapping[str, Any]) -> str:
-    """Values by parameter, as people type them.
-
-    Examples
-    --------
-    >>> words_of({"learning_rate": 0.01, "backbone": "mf"})
-    'learning_rate=0.01 backbone=mf'
-    """
-    return " ".join(
-        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in named.items()
-    )
 
 
 def _key(named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deql._system.checks import check_whole
 from deql._system.frames import make_frame
-from deql._system.lazy import lazy_module
+from deql._system.lazy import pl
 from deql._system.tables import text_table
-from deql.errors import DataError
+from deql.data.interactions import InteractionsLike
+from deql.errors import DataError, ParameterError
+from deql.evaluation.evaluator import check_metrics
 from deql.evaluation.model_groups import LogCallback, model_spec
 from deql.io.journal import Journal
 from deql.models import Recommender
+from deql.split.parts import SplitOrInteractions
 from deql.tuning.budget import Budget
+from deql.tuning.measured_metrics import metrics_for
 from deql.tuning.model_space import Setting, model_space
 from deql.tuning.model_summary import model_grid, model_html, model_repr, model_sentences
-from deql.tuning.model_trials import ModelTrials, words_of
-from deql.tuning.tuning_data import TuningData
+from deql.tuning.model_trials import ModelTrials
+from deql.tuning.search import spread_order
+from deql.tuning.space import format_parameters
+from deql.tuning.tuning_data import hold_out_validation, refit_data
 from deql.tuning.walk import walk
 
 if TYPE_CHECKING:
-    import polars as pl
-else:
-    pl = lazy_module("polars")
+    import polars
 
-__all__ = ["ModelTuning", "search_model"]
+__all__ = ["ModelTuning", "tune_model"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelTuning:
     """What the search of one model found.
 
@@ -66,7 +71,7 @@ class ModelTuning:
     """
 
     model: Recommender
-    table: pl.DataFrame
+    table: polars.DataFrame
     metric: str
     best: dict[str, Any]
     error: float
@@ -112,44 +117,42 @@ class ModelTuning:
     _repr_html_ = model_html
 
 
-def search_model(
+def tune_model(
     model: Any,
-    data: TuningData,
-    given: Mapping[str, Any] | str,
-    metrics: list[str],
-    budget: Budget,
+    data: SplitOrInteractions,
+    space: Any,
+    metric: str | Sequence[str],
+    budget: int | str | None,
     search: str,
-    identity: Mapping[str, Any],
+    seed: int,
     journal: Path | None,
-    progress: bool = False,
-    tell: LogCallback | None = None,
+    progress: bool,
+    tell: LogCallback | None,
+    refit: str | InteractionsLike,
+    validation: str,
 ) -> ModelTuning:
-    """Search a model's space and fit the best.
-
-    Parameters
-    ----------
-    model : Recommender
-        Not fitted.
-    data : TuningData
-    given : mapping of str to values, or "default"
-        Values in place of the model's own space.
-    metrics : list of str
-        The first one decides.
-    budget : Budget
-        Its inverses are fits.
-    search : {"walk", "grid"}
-    identity : dict
-        What else the result depends on.
-    journal : Path, optional
-        Where each finished trial is added, and from which the same search resumes.
-    progress, tell
-        As :func:`deql.tune` has them.
-    """
-    space = model_space(model, data.train, given)
-    execution = {"progress": progress} if "progress" in model.get_params() else {}
-    known = {"model": model_spec(model), "axes": {name: list(values) for name, values in space.axes.items()}}
-    with Journal(journal, {**identity, **known, "data": data.fingerprint(), "search": search}) as log:
-        trials = ModelTrials(space, data, metrics, log, budget, execution, tell)
+    """Search a model's space and fit the best; arguments are those of :func:`deql.tune`."""
+    if not isinstance(model, Recommender):
+        raise ParameterError(f"model must be a model such as deql.SLIM(), got {model!r}", parameter="model")
+    seed = check_whole("seed", seed, least=0)
+    if search not in ("walk", "grid"):
+        raise ParameterError(f"search of a model must be walk or grid, got {search!r}", parameter="search")
+    metrics, limit, final = metrics_for(metric), Budget.parse(budget), refit_data(data, refit)
+    check_metrics([model], metrics)
+    params = model.get_params()
+    if params.get("checkpoint") is not None:
+        raise ParameterError("a checkpoint is of one fit, and these are many: leave it out", parameter="checkpoint")
+    held = hold_out_validation(data, seed, validation)
+    held = held if final is None else replace(held, final=final)
+    chosen = model_space(model, held.train, space)
+    axes = {name: list(values) for name, values in chosen.axes.items()}
+    identity = {
+        "model": model_spec(chosen.model), "axes": axes, "data": held.fingerprint(), "metric": metrics,
+        "search": search, "seed": seed,
+    }  # fmt: skip
+    with Journal(journal, identity) as log:
+        execution = {"progress": progress} if "progress" in params else {}
+        trials = ModelTrials(chosen, held, metrics, log, limit, execution, tell)
         complete = True
         try:
             if search == "grid":
@@ -167,13 +170,13 @@ def search_model(
 
 
 def _measure_all(trials: ModelTrials) -> None:
+    """Every setting; where a budget may end it early, they come from all over the grid."""
     settings = trials.space.settings()
-    trials.planned = len(settings)
-    for place, setting in enumerate(settings):
-        if not trials.may_measure(setting):
-            trials.left_out = len(settings) - place
-            return
-        trials.measure(setting)
+    trials.planned = trials.left_out = len(settings)
+    for place in spread_order(len(settings)) if trials.budget.limited else range(len(settings)):
+        if trials.may_measure(settings[place]):
+            trials.measure(settings[place])
+            trials.left_out -= 1
 
 
 def _walk(trials: ModelTrials) -> None:
@@ -181,20 +184,22 @@ def _walk(trials: ModelTrials) -> None:
 
     def measure(setting: Setting, here: Setting) -> float | None:
         ahead = {one for one in (setting, *space.neighbours(here)) if one not in trials.trials}
-        trials.planned = len(trials.trials) + len(ahead)
+        trials.planned, trials.left_out = len(trials.trials) + len(ahead), len(ahead)
         if not trials.may_measure(setting):
-            trials.left_out = len(ahead)
             return None
-        return trials.measure(setting)
+        value = trials.measure(setting)
+        trials.left_out -= 1
+        return value
 
-    walk(space.start(), lambda here: list(space.neighbours(here)), measure, trials.least_gain)
+    end = walk(space.start(), lambda here: list(space.neighbours(here)), measure, trials.least_gain)
+    trials.left_out = sum(one not in trials.trials for one in space.neighbours(end))
 
 
 def _found(trials: ModelTrials, complete: bool) -> ModelTuning:
     """The best setting, fitted, and all that were measured."""
     best = trials.best
     failures = [
-        f"{words_of(trials.space.named(trial.setting))}: {trial.failure}"
+        f"{format_parameters(trials.space.named(trial.setting))}: {trial.failure}"
         for trial in trials.trials.values() if trial.failure is not None
     ]  # fmt: skip
     if best is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deql._system import html
@@ -11,7 +12,7 @@ from deql.tuning.summary import leaderboard_grid, summary_sentences
 if TYPE_CHECKING:
     from deql.tuning.tuning_result import BCurve, Tuning
 
-__all__ = ["curve_html", "tuning_html", "tuning_repr"]
+__all__ = ["curve_html", "search_html", "tuning_html", "tuning_repr"]
 
 
 def tuning_repr(found: Tuning) -> str:
@@ -22,10 +23,14 @@ def tuning_repr(found: Tuning) -> str:
 
 def tuning_html(found: Tuning) -> str:
     """What was found in words, the winner to be pasted, and the leaderboard."""
-    first, *others = summary_sentences(found)
-    leaderboard = leaderboard_grid(found)
+    return search_html(found.spec, summary_sentences(found), leaderboard_grid(found))
+
+
+def search_html(spec: str, sentences: Sequence[str], leaderboard: Grid) -> str:
+    """A winner as it can be typed, what to say of it, and what else was measured."""
+    first, *others = sentences
     return html.block(
-        html.heading("Tuning", found.spec), html.paragraph(first), *(html.paragraph(one, quiet=True) for one in others),
+        html.heading("Tuning", spec), html.paragraph(first), *(html.paragraph(one, quiet=True) for one in others),
         html.paragraph(leaderboard.title + ".", quiet=True), html.table(leaderboard, ranked=True),
     )  # fmt: skip
 

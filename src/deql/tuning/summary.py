@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "best_by_point", "better_b", "edges", "is_between_values", "leaderboard_grid", "prior_sentences", "result_notes",
-    "result_sentence", "summary_sentences", "varying",
+    "result_sentence", "search_notes", "summary_sentences", "varying",
 ]  # fmt: skip
 
 _FEW_USERS = 30
@@ -52,13 +52,7 @@ def result_notes(tuning: Tuning) -> list[str]:
         left = counted(tuning.left_out, "more point was", "more points were")
         go_on = ", and a larger --budget goes on" if tuning.complete else ""
         found.append(f"The search ended early: {left} to be measured{go_on}.")
-    if tuning.failures:
-        failed = counted(len(tuning.failures), "point", "points")
-        found.append(f"{failed} gave no model, such as {tuning.failures[0]}.")
-    if tuning.judged < _FEW_USERS:
-        found.append(
-            f"{counted(tuning.judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
-        )
+    found += search_notes(tuning.failures, ("point", "points"), tuning.judged)
     if tuning.table.height > 1 and values.min() == values.max():
         which = "Both" if tuning.table.height == 2 else f"All {tuning.table.height:,}"
         found.append(f"{which} models did equally well: this space decides nothing.")
@@ -70,6 +64,18 @@ def result_notes(tuning: Tuning) -> list[str]:
                 f"b = {b:g}, which the search did not try, does {gain:.4f} better with all else equal: "
                 "add it to the values of b."
             )
+    return found
+
+
+def search_notes(failures: Sequence[str], what: tuple[str, str], judged: int) -> list[str]:
+    """That some of what was measured gave no model, and that too few users decided."""
+    found = []
+    if failures:
+        found.append(f"{counted(len(failures), *what)} gave no model, such as {failures[0]}.")
+    if judged < _FEW_USERS:
+        found.append(
+            f"{counted(judged, 'validation user is', 'validation users are')} too few to tell luck from skill."
+        )
     return found
 
 

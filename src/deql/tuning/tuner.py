@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,14 +19,14 @@ from deql.errors import DataError, JournalError, ParameterError
 from deql.evaluation.model_groups import LogCallback
 from deql.io.container import digest
 from deql.io.journal import Journal
-from deql.metrics import METRICS, parse_metric
 from deql.models import DEQL, Recommender
 from deql.priors.prior import Prior
 from deql.split.parts import SplitOrInteractions
 from deql.tuning.baselines import measure_baselines
 from deql.tuning.budget import Budget
 from deql.tuning.forecast import Forecast, forecast
-from deql.tuning.model_tuning import ModelTuning, search_model
+from deql.tuning.measured_metrics import metrics_for
+from deql.tuning.model_tuning import ModelTuning, tune_model
 from deql.tuning.prior_factors import PriorFactors
 from deql.tuning.prior_search import search_prior
 from deql.tuning.prior_space import PriorLike, VariantGrid
@@ -39,7 +40,7 @@ from deql.tuning.tuning_result import Tuning
 from deql.tuning.walk import PointGrid
 from deql.tuning.winner import select_winner
 
-__all__ = ["forecast_tuning", "metrics_for", "tune"]
+__all__ = ["forecast_tuning", "tune"]
 
 _SAMPLE = 0.25
 """Share of the items that points are screened on: the inverse takes a 64th of the time."""
@@ -58,8 +59,6 @@ _WALK_INVERSES, _OPTUNA_INVERSES = 11, 30
 
 _PRIOR_INVERSES, _PRIOR_SHARE = 2, 0.3
 """What is kept of a budget for the prior: of inverses at most so many, of either at most this share."""
-
-_CURVE_K = 20
 
 
 @overload
@@ -129,8 +128,8 @@ def tune(
         budget. Without it Optuna stops at 30 inverses, a walk that screens at 11 at the latest, a grid with its last
         point.
     model : Recommender, optional
-        What is searched in place of the family on P, not fitted. Its search has no prior, screening, patience or
-        baselines.
+        What is searched in place of the family on P, not fitted. Its search has no prior, screening (``prune``),
+        ``patience``, ``dtype`` or baselines.
     search : {"walk", "grid", "optuna"}, default "walk"
         The walk goes from point to better neighbour until there is none, mostly within 6 to 10 inverses; a space of
         fewer than 12 points is measured whole. The grid measures all points. Optuna (extra ``tune``) searches between
@@ -187,9 +186,11 @@ def tune(
         raise ParameterError(f"journal must be a path, got {journal!r}", parameter="journal")
     path = None if journal is None else Path(journal)
     if model is not None:
-        return _tune_model(
-            model, data, space, metric, budget, search, seed, path, dtype, progress, tell, refit, validation, prior
-        )
+        family = {"patience": patience, "prune": prune, "dtype": dtype, "prior": prior, "baselines": baselines}
+        for name, value in family.items():
+            if value != signature(tune).parameters[name].default:
+                raise ParameterError(f"{name} is of the family on P: leave it out, or leave out model", parameter=name)
+        return tune_model(model, data, space, metric, budget, search, seed, path, progress, tell, refit, validation)
     prepared = _prepare(
         data, space, metric, budget, search, patience, prune, seed, dtype, progress, refit, validation,
         prior,
@@ -222,25 +223,6 @@ def tune(
             if store.measure(best, journaled=False) == -math.inf:
                 raise
         return select_winner(store, chosen, None if search == "optuna" else len(points), complete)
-
-
-def _tune_model(
-    model: Recommender, data: SplitOrInteractions, space: Any, metric: str | Sequence[str], budget: int | str | None,
-    search: str, seed: int, journal: Path | None, dtype: str, progress: bool, tell: LogCallback | None,
-    refit: str | InteractionsLike, validation: str, prior: PriorLike,
-) -> ModelTuning:  # fmt: skip
-    """Search another model than the family; what only that has is refused."""
-    seed = check_whole("seed", seed, least=0)
-    if search not in ("walk", "grid"):
-        raise ParameterError(f"search of a model must be walk or grid, got {search!r}", parameter="search")
-    for name, value, usual in (("prior", prior, None), ("dtype", dtype, "float32")):
-        if value != usual:
-            raise ParameterError(f"{name} is of the family on P: leave it out, or leave out model", parameter=name)
-    metrics, limit, final = metrics_for(metric), Budget.parse(budget), refit_data(data, refit)
-    held = hold_out_validation(data, seed, validation)
-    held = held if final is None else replace(held, final=final)
-    identity = {"metric": metrics, "seed": seed}
-    return search_model(model, held, space, metrics, limit, search, identity, journal, progress, tell)
 
 
 def forecast_tuning(
@@ -355,29 +337,6 @@ def _prepare(
         if isinstance(chosen.prior, Prior):
             identity["prior"] = chosen.prior.fingerprint()
     return _Prepared(chosen, kind, points, full, small, metrics, limit, asked, identity, variants, factors)
-
-
-def metrics_for(metric: str | Sequence[str]) -> list[str]:
-    """What is measured: the metric that decides, others that were asked for, then recall and NDCG for the curve over b.
-
-    Examples
-    --------
-    >>> metrics_for("map@10")
-    ['map@10', 'recall@10', 'ndcg@10']
-    >>> metrics_for(["ndcg@20", "ndcg@5"])
-    ['ndcg@20', 'ndcg@5', 'recall@20']
-    """
-    wanted = [metric] if isinstance(metric, str) else metric
-    if not isinstance(wanted, list | tuple) or not wanted or not all(isinstance(one, str) for one in wanted):
-        raise ParameterError(f"metric must be a name such as ndcg@20, got {metric!r}", parameter="metric")
-    parsed = [parse_metric(one) for one in wanted]
-    for one, (name, _) in zip(wanted, parsed, strict=True):
-        if METRICS[name].of not in ("hits", "errors"):
-            raise ParameterError(
-                f"{one} does not say how good recommendations are: choose by one such as ndcg@20", parameter="metric"
-            )
-    k = parsed[0][1] or _CURVE_K
-    return list(dict.fromkeys([*wanted, f"recall@{k}", f"ndcg@{k}"]))
 
 
 def _screening(data: TuningData, dtype: str, seed: int) -> Trainer | None:

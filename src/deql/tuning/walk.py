@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from deql.tuning.space import Point
 
-__all__ = ["PointGrid", "walk"]
+__all__ = ["PointGrid", "beside", "walk"]
 
 _START_DROPOUT, _START_USER_POWER = 0.5, 0.4
 """Where a walk begins when nothing is known: in the middle of what won elsewhere; l2 there is the mean diagonal."""
 
 
 Place = TypeVar("Place", bound=Hashable)
+Value = TypeVar("Value")
 
 
 def walk(
@@ -106,13 +107,13 @@ class PointGrid:
 
     def neighbours(self, point: Point) -> list[Point]:
         """The next points along each axis, larger values first."""
-        found = [point._replace(l2=l2) for l2 in _beside(self._ridges(*point[2:]), point.l2)]
+        found = [point._replace(l2=l2) for l2 in beside(self._ridges(*point[2:]), point.l2)]
         dropouts = sorted({one.dropout for one in self.points})
-        found += [point._replace(dropout=dropout) for dropout in _beside(dropouts, point.dropout)]
+        found += [point._replace(dropout=dropout) for dropout in beside(dropouts, point.dropout)]
         here = self.mean_diagonal(point.user_power, point.half_life)
         for axis in ("user_power", "half_life"):
             values = sorted({getattr(one, axis) for one in self.points})
-            for value in _beside(values, getattr(point, axis)):
+            for value in beside(values, getattr(point, axis)):
                 other = point._replace(**{axis: value})
                 mean = self.mean_diagonal(other.user_power, other.half_life)
                 aim = point.l2 * (mean / here if here > 0 else 1.0)
@@ -131,7 +132,7 @@ class PointGrid:
         return min(positive, key=lambda l2: abs(math.log(l2) - math.log(aim)))
 
 
-def _beside(values: Sequence[float], value: float) -> Iterator[float]:
+def beside(values: Sequence[Value], value: Value) -> Iterator[Value]:
     """The next larger and the next smaller of sorted values."""
     place = values.index(value)
     yield from values[place + 1 : place + 2]
