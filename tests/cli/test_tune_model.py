@@ -78,6 +78,7 @@ def test_networks(capsys, split, tmp_path):
         (["-m", "ease"], "ease is of the family on P, which is searched as a whole: leave out -m ease"),
         (["-m", "slimm"], "did you mean slim?"),
         (["-m", "popularity"], "Popularity has nothing to search"),
+        (["-m", "shop.deql"], "shop.deql is a model that is fitted: name the kind of model, such as -m slim"),
         (["-m", "slim:l1=-1"], "l1 must be a number from 0 up"),
         (["-m", "slim", "--dropout", "0.1"], "--dropout is no parameter of slim: it has l1, l2,"),
         (["-m", "slim", "--prior", "lowpass"], "--prior is for the family on P: leave it out, or leave out -m slim"),

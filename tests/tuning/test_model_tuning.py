@@ -156,14 +156,29 @@ class TestLongWork:
         with pytest.raises(JournalError, match="of a search with other"):
             deql.tune(**asked | changed)
 
-    @pytest.mark.parametrize("damage", ['{"step": "fit"}\n', '{"step": "fit", "parameters": {"l1": 7}}\n'])
+    @pytest.mark.parametrize(
+        "damage",
+        [{"step": "look"}, {"parameters": {"l1": 7}}, {"error": "x"}, {"error": [1]}, {"error": -1}, {"failure": 5},
+         {"failure": ""}, {"users": -5}, {"users": 2.5}, {"seconds": None}, {"seconds": -1},
+         {"values": {"ndcg@20": "0.5", "recall@20": 0.5}}, {"values": {}}],
+        ids=str,
+    )  # fmt: skip
     def test_a_damaged_journal_is_refused(self, tmp_path, damage):
         journal = tmp_path / "j.jsonl"
         deql.tune(SPLIT, GRID, model=SLIM, journal=journal, budget=1)
-        with open(journal, "a") as file:
-            file.write(damage)
+        head, line = journal.read_text().splitlines()
+        journal.write_text(head + "\n" + json.dumps(json.loads(line) | damage) + "\n")
         with pytest.raises(JournalError, match="is damaged: delete it to begin again"):
             deql.tune(SPLIT, GRID, model=SLIM, journal=journal)
+
+    def test_a_budget_is_the_same_after_a_kill(self, tmp_path):
+        asked = {"space": {"l1": [0.05, 0.5], "l2": [1.0, 10.0, 100.0]}, "model": deql.SLIM(l2=1.0), "budget": 4}
+        whole = deql.tune(SPLIT, **asked, journal=tmp_path / "j.jsonl")
+        lines = (tmp_path / "j.jsonl").read_text().splitlines(keepends=True)
+        for kept in range(1, len(lines)):
+            (tmp_path / "j.jsonl").write_text("".join(lines[:kept]))
+            found = deql.tune(SPLIT, **asked, journal=tmp_path / "j.jsonl")
+            assert (found.fits, found.best) == (whole.fits, whole.best)
 
     def test_an_interrupt_ends_with_the_best_so_far(self, monkeypatch):
         evaluate, asked = model_trials.evaluate, []
@@ -270,9 +285,9 @@ class TestSpaces:
 
     def test_take_numbers_of_numpy(self):
         model = deql.ELSA(rank=np.int64(8), epochs=np.int64(50), learning_rate=np.float32(0.25))
-        axes = model_space(model, market(seed=1), {"batch_size": np.array([8, 16])}).axes
+        axes = model_space(model, market(seed=1), {"batch_size": np.array([8, 16]), "seed": np.array(3)}).axes
         assert all(type(value) in (int, float) for values in axes.values() for value in values)
-        assert (axes["epochs"], axes["batch_size"]) == ((25, 50, 100), (8, 16))
+        assert (axes["epochs"], axes["batch_size"], axes["seed"]) == ((25, 50, 100), (8, 16), (3,))
 
     @pytest.mark.parametrize("model", [deql.SLIM(), deql.LowRankDEQL(), deql.ELSA(), deql.neural.LightGCN(),
                                        deql.neural.SSM(), deql.neural.SGL()])  # fmt: skip
@@ -315,6 +330,7 @@ class TestNonsense:
             ({"budget": "soon"}, "a budget is a number"),
             ({"seed": -1}, "seed must be"),
             ({"patience": 1}, "patience is of the family on P"),
+            ({"prior": np.eye(3)}, "prior is of the family on P"),
             ({"baselines": False}, "baselines is of the family on P"),
             ({"model": deql.neural.LightGCN(checkpoint="a")}, "a checkpoint is of one fit, and these are many"),
             ({"model": deql.neural.LightGCN(), "metric": "mse"}, "mse needs a model whose scores are X @ W"),

@@ -190,7 +190,8 @@ def tune(
     _check(how, metrics)
     split_options, validation = hold_out.parsed()
     if out is None and not dry_run:
-        raise ParameterError("say with -o where to save the model, or ask for --dry-run")
+        ask = ", or ask for --dry-run" if other.model is None else ""
+        raise ParameterError(f"say with -o where to save the model{ask}")
     read = [data, table.items, *typed_files(where.prior, where.item_features)]
     journal = None if out is None else _check_files(out, output.journal, report, read)
     if protocol == "weak" and validation == "last":  # in place of its share at random

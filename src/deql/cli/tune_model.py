@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from deql._system.specs import Parameter, parse_parameters, split_parts
-from deql.cli.model_specs import parse_spec
+from deql.cli.model_specs import is_model_file, parse_spec
 from deql.cli.output import option_name, print_grid, print_words
 from deql.errors import ParameterError
 from deql.evaluation.model_groups import spec_fields
@@ -55,6 +55,8 @@ class ModelOptions:
                 if getattr(self, name):
                     raise ParameterError(f"{option_name(name)} is for another model, such as -m slim: say which")
             return None
+        if is_model_file(self.model):
+            raise ParameterError(f"{self.model} is a model that is fitted: name the kind of model, such as -m slim")
         model = parse_spec(self.model, files=False)
         if isinstance(model, LinearAutoencoder):
             raise ParameterError(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from deql._system.checks import chosen_rank
+from deql._system.specs import written
 from deql.data import Interactions
 from deql.errors import ParameterError, did_you_mean
 from deql.evaluation.model_groups import spec_fields
@@ -20,7 +21,7 @@ from deql.models.linear import LinearAutoencoder
 from deql.tuning.space import ridges_around
 from deql.tuning.walk import beside
 
-__all__ = ["ModelSpace", "Setting", "model_space"]
+__all__ = ["ModelSpace", "Setting", "model_space", "setting_words"]
 
 Setting = tuple[Any, ...]
 """A value for each axis, in the order of the axes."""
@@ -140,8 +141,20 @@ def model_space(model: Recommender, data: Interactions, given: Mapping[str, Any]
     axes = {axis: asked.get(axis) or own[axis] for axis in _SEARCHED.get(name, ()) if asked.get(axis) or own.get(axis)}
     axes |= {axis: values for axis, values in asked.items() if axis not in axes}
     if not axes:
-        raise ParameterError(f"{name} has nothing to search: give values of its parameters", parameter="space")
+        how = ": give values of its parameters" if known else ""
+        raise ParameterError(f"{name} has nothing to search{how}", parameter="space")
     return ModelSpace(held, axes)
+
+
+def setting_words(named: Mapping[str, Any]) -> str:
+    """Values by parameter as they are typed, to the last digit.
+
+    Examples
+    --------
+    >>> setting_words({"learning_rate": 0.01, "backbone": "mf", "epochs": 1234567})
+    'learning_rate=0.01 backbone=mf epochs=1234567'
+    """
+    return " ".join(f"{name}={written(value)}" for name, value in named.items())
 
 
 def _own_values(model: Recommender, axis: str, data: Interactions) -> tuple[Any, ...]:
@@ -180,12 +193,14 @@ def _is_taken(model: Recommender, axis: str, value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _checked(model: Recommender, axis: str, values: Any) -> tuple[Any, ...]:
     """Values that were asked for, each of which the model takes."""
-    several = [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+    single = isinstance(values, str) or not isinstance(values, Iterable)
+    single = single or (isinstance(values, np.ndarray) and values.ndim == 0)
+    several = [values] if single else list(values)
     several = [_plain(value) for value in several]
     if not several:
         raise ParameterError(f"{axis} has no values: give at least one", parameter="space")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from deql._system.specs import written
 from deql._system.tables import Cell, Grid, counted, number, value_cell
 from deql.evaluation.model_groups import describe
 from deql.metrics import lower_is_better
+from deql.tuning.model_space import setting_words
 from deql.tuning.notebook import search_html
-from deql.tuning.space import format_parameters, show_value
 from deql.tuning.summary import search_notes, varying
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ def _edges(found: ModelTuning) -> list[str]:
             continue
         at_most = found.model.item_counts_.size if name == "rank" else math.inf
         if best == values[0] and best > _LEAST.get(name, 0):
-            told.append(f"The best {format_parameters({name: best})} is the smallest tried: widen {name} downwards.")
+            told.append(f"The best {setting_words({name: best})} is the smallest tried: widen {name} downwards.")
         if best == values[-1] and best < at_most:
-            told.append(f"The best {format_parameters({name: best})} is the largest tried: widen {name} upwards.")
+            told.append(f"The best {setting_words({name: best})} is the largest tried: widen {name} upwards.")
     return told
 
 
@@ -58,14 +59,12 @@ def model_grid(found: ModelTuning, rows: int = 10) -> Grid:
     columns, shared = varying(shown, list(found.axes))
     lines = []
     for place, row in enumerate(shown, start=1):
-        cells = [Cell(show_value(name, row[name])) for name in columns]
+        cells = [Cell(written(row[name])) for name in columns]
         cells += [value_cell(row[metric], best=row[metric] == best[metric]) for metric in metrics]
         lines.append(([str(place)], cells))
     of = f"Best {len(shown)} of " if len(shown) < len(every) else "All " * (len(every) > 1)
     title = f"{of}{counted(len(every), 'setting', 'settings')} of {type(found.model).__name__}"
-    return Grid(
-        title + (f"; these have {format_parameters(shared)}" if shared else ""), ["#", *columns, *metrics], lines
-    )
+    return Grid(title + (f"; these have {setting_words(shared)}" if shared else ""), ["#", *columns, *metrics], lines)
 
 
 def model_repr(found: ModelTuning) -> str:

@@ -19,8 +19,7 @@ from deql.io.journal import Journal
 from deql.metrics import lower_is_better
 from deql.models import Recommender
 from deql.tuning.budget import Budget
-from deql.tuning.model_space import ModelSpace, Setting
-from deql.tuning.space import format_parameters
+from deql.tuning.model_space import ModelSpace, Setting, setting_words
 from deql.tuning.trial import tie
 from deql.tuning.tuning_data import TuningData
 
@@ -108,9 +107,14 @@ class ModelTrials:
 
     @property
     def end_fits(self) -> int:
-        """Whether the best is fitted once more: on all data, if some were held out, or as an earlier run had it."""
-        here = self.best is None or (self._best is not None and self._best[0] == self.best.setting)
-        return int(self.data.final is not self.data.train or not here)
+        """Whether the best is fitted once more: on all data, if the search had to hold some out."""
+        return int(self.data.final is not self.data.train)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the best is there as it is to be in the end; one that an earlier run measured is not."""
+        here = self._best is not None and self.best is not None and self._best[0] == self.best.setting
+        return here and not self.end_fits
 
     @property
     def affordable(self) -> int | None:
@@ -163,11 +167,11 @@ class ModelTrials:
 
     def fitted(self, setting: Setting) -> Recommender:
         """The model of a setting, fitted on all that it may learn from."""
-        if self._best is not None and not self.end_fits:
+        if self._best is not None and self.is_done:
             return self._best[1]
         self._best = None  # before the next is made: one more would need its memory too
         if self.tell is not None:
-            self.tell(f"fitting {format_parameters(self.space.named(setting))}")
+            self.tell(f"fitting {setting_words(self.space.named(setting))}")
         return self.space.configured(setting, **self.execution).fit(self.data.final)
 
     def _run(self, setting: Setting) -> tuple[ModelTrial, Recommender | None]:
@@ -193,7 +197,7 @@ class ModelTrials:
         done, name = len(self.trials), self.metrics[0]
         most = max(done, min(self.planned, self.affordable or self.planned))
         where = f"{done} of {most}"
-        words = f"{where}: {format_parameters(self.space.named(trial.setting))}: "
+        words = f"{where}: {setting_words(self.space.named(trial.setting))}: "
         if trial.failure is not None:
             return f"{words}no model, {trial.failure}"
         assert self.best is not None
@@ -211,13 +215,23 @@ def _key(named: Mapping[str, Any]) -> tuple[Any, ...]:
 def _read(record: dict[str, Any], settings: Mapping[Any, Setting], metrics: list[str]) -> ModelTrial | None:
     """What a line of the journal says; None if it makes no sense."""
     try:
-        setting, failure, error = settings[_key(record["parameters"])], record.get("failure"), record.get("error")
-        users = 0 if failure else int(record["users"])
-        values = {name: float(record["values"][name]) for name in ([] if failure else metrics)}
-        if record["step"] != "fit" or not np.isfinite(list(values.values())).all():
+        setting, seconds, failure = settings[_key(record["parameters"])], record["seconds"], record.get("failure")
+        if record["step"] != "fit" or not _is_amount(seconds):
             return None
-        return ModelTrial(
-            setting, values, float(record["seconds"]), users, math.nan if error is None else error, failure
-        )
+        if failure is not None:
+            return ModelTrial(setting, {}, seconds, failure=failure) if failure and isinstance(failure, str) else None
+        values, users, error = {name: record["values"][name] for name in metrics}, record["users"], record.get("error")
+        good = all(map(_is_number, values.values())) and (error is None or _is_amount(error))
+        if not good or not isinstance(users, int) or users < 1:
+            return None
+        return ModelTrial(setting, values, seconds, users, math.nan if error is None else error)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _is_amount(value: Any) -> bool:
+    return _is_number(value) and value >= 0

@@ -21,11 +21,10 @@ from deql.models import Recommender
 from deql.split.parts import SplitOrInteractions
 from deql.tuning.budget import Budget
 from deql.tuning.measured_metrics import metrics_for
-from deql.tuning.model_space import Setting, model_space
+from deql.tuning.model_space import Setting, model_space, setting_words
 from deql.tuning.model_summary import model_grid, model_html, model_repr, model_sentences
 from deql.tuning.model_trials import ModelTrials
 from deql.tuning.search import spread_order
-from deql.tuning.space import format_parameters
 from deql.tuning.tuning_data import hold_out_validation, refit_data
 from deql.tuning.walk import walk
 
@@ -164,7 +163,7 @@ def tune_model(
             if trials.best is None:
                 raise
             if tell is not None:
-                again = ": fitting the best so far; Ctrl-C again leaves without it" if trials.end_fits else ""
+                again = "" if trials.is_done else ": fitting the best so far; Ctrl-C again leaves without it"
                 tell(f"interrupted{again}")
         return _found(trials, complete)
 
@@ -199,7 +198,7 @@ def _found(trials: ModelTrials, complete: bool) -> ModelTuning:
     """The best setting, fitted, and all that were measured."""
     best = trials.best
     failures = [
-        f"{format_parameters(trials.space.named(trial.setting))}: {trial.failure}"
+        f"{setting_words(trials.space.named(trial.setting))}: {trial.failure}"
         for trial in trials.trials.values() if trial.failure is not None
     ]  # fmt: skip
     if best is None:

@@ -188,7 +188,8 @@ def tune(
     if model is not None:
         family = {"patience": patience, "prune": prune, "dtype": dtype, "prior": prior, "baselines": baselines}
         for name, value in family.items():
-            if value != signature(tune).parameters[name].default:
+            usual = signature(tune).parameters[name].default
+            if value is not usual and not (isinstance(value, type(usual)) and value == usual):
                 raise ParameterError(f"{name} is of the family on P: leave it out, or leave out model", parameter=name)
         return tune_model(model, data, space, metric, budget, search, seed, path, progress, tell, refit, validation)
     prepared = _prepare(
